@@ -1,0 +1,73 @@
+"""The values that travel between rooms.
+
+Axes are ``(chain, site, row, output)``: the last two are always there (one output is an axis of length one), the
+leading ones only where a sampler runs several chains or a family gives several mixture components ("sites").
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+__all__ = ["Batch", "Evaluation", "LowRankPrior", "Marginal", "Prior"]
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Some rows of the table. ``total`` is the sum of the weights of *all* training rows: the ``N`` of the formulas."""
+
+    x: Tensor  # B×D
+    y: Tensor  # B×P
+    weight: Tensor  # B
+    total: float
+    index: Tensor | None = None  # which training rows these are; None for rows that are not training rows
+    whole: bool = False  # whether these are all training rows, in order
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """Moments of the latent function at each row, in the parts that objectives treat differently.
+
+    ``residual`` is the variance that the inducing points cannot explain, ``spread`` the uncertainty of q(v); the latent
+    variance is their sum.
+    """
+
+    mean: Tensor
+    residual: Tensor
+    spread: Tensor
+    log_weight: Tensor | None = None  # of each site, normalised; None where there is no site axis
+    cross: Tensor | None = None  # (…, row, P, P), only where outputs are coupled
+
+    @property
+    def variance(self) -> Tensor:
+        return self.residual + self.spread
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a family says about a batch: its marginals, and penalties in whole-data nats (larger is worse).
+
+    Names of penalties in use: ``kl`` (KL(q‖p) of the weights, or −log p(v) for point estimates), ``omega`` (disagreement
+    of decoupled kernels), ``kl_aux`` (auxiliary variables of a likelihood), ``prior`` (−log p of hyper-parameters).
+    """
+
+    marginal: Marginal
+    penalties: dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Joint prior of the latent function at a group of rows: mean (…, row, output), covariance (…, output, row, row)."""
+
+    mean: Tensor
+    covariance: Tensor
+
+
+@dataclass(frozen=True)
+class LowRankPrior:
+    """Joint prior AᵀA + diag(residual): features (…, output, M, row), residual (…, row, output)."""
+
+    mean: Tensor
+    features: Tensor
+    residual: Tensor

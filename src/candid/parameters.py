@@ -1,0 +1,119 @@
+"""Hyper-parameters: numbers the model learns, kept without constraint and read back inside their domain.
+
+Every hyper-parameter of a kernel, mean function or likelihood is one :class:`Hyperparameter`. Optimisers and samplers
+see ``raw``, which may be any real number; formulas see ``value``. Leading dimensions (chains, the GPs of a layer,
+outputs) are part of the tensor, so a hyper-parameter is batched by giving it a larger value.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["Hyperparameter", "hyperparameters", "positive", "real"]
+
+
+class Hyperparameter(nn.Module):
+    """A learned tensor whose entries stay strictly between ``lower`` and ``upper``.
+
+    ========================  ================================================================
+    domain                    value as a function of raw
+    ========================  ================================================================
+    (−∞, ∞)                   raw
+    (lower, ∞)                lower + exp(raw)
+    (lower, upper)            lower + (upper − lower)·sigmoid(raw)
+    (lower, upper), 0 < lower the same on the logarithmic scale
+    ========================  ================================================================
+
+    So a positive parameter without bounds is sampled and regularised through its logarithm.
+    """
+
+    raw: nn.Parameter
+
+    def __init__(self, value, lower: float = -math.inf, upper: float = math.inf) -> None:
+        super().__init__()
+        self.lower, self.upper = float(lower), float(upper)
+        value = torch.as_tensor(value, dtype=torch.get_default_dtype())
+        self._check(value)
+        self.raw = nn.Parameter(self._to_raw(value))
+
+    @property
+    def value(self) -> Tensor:
+        if self.upper < math.inf:
+            share = torch.sigmoid(self.raw)
+            if self.lower > 0:
+                return self.lower * torch.exp(share * math.log(self.upper / self.lower))
+            return self.lower + (self.upper - self.lower) * share
+        if self.lower > -math.inf:
+            return self.lower + torch.exp(self.raw)
+        return self.raw
+
+    @property
+    def fixed(self) -> bool:
+        return not self.raw.requires_grad
+
+    def fix(self) -> None:
+        """Keep the present value from now on."""
+        self.raw.requires_grad_(False)
+
+    @torch.no_grad()
+    def set(self, value) -> None:
+        """Overwrite the value in place; a value of smaller shape is broadcast."""
+        value = torch.as_tensor(value, dtype=self.raw.dtype, device=self.raw.device)
+        self._check(value)
+        self.raw.copy_(self._to_raw(value).expand_as(self.raw))
+
+    @torch.no_grad()
+    def expand(self, shape: tuple[int, ...]) -> None:
+        """Give every entry of a larger ``shape`` a value of its own, all starting at the present one."""
+        self.raw = nn.Parameter(self.raw.expand(shape).clone(), requires_grad=self.raw.requires_grad)
+
+    @torch.no_grad()
+    def restrict(self, lower: float, upper: float) -> None:
+        """Change the domain; the present value moves inside it if it has to."""
+        if not lower < upper:
+            raise ValueError(f"a hyper-parameter needs lower < upper, got ({lower}, {upper})")
+        value = self.value.clone()
+        self.lower, self.upper = float(lower), float(upper)
+        if upper < math.inf:
+            value = value.clamp(lower + 1e-3 * (upper - lower), upper - 1e-3 * (upper - lower))
+        elif lower > -math.inf:
+            value = torch.where(value > lower, value, torch.as_tensor(lower + 1e-3 * max(abs(lower), 1.0)).to(value))
+        self.raw.copy_(self._to_raw(value))
+
+    def _check(self, value: Tensor) -> None:
+        if not bool(((value > self.lower) & (value < self.upper)).all()):
+            raise ValueError(f"a hyper-parameter must lie between {self.lower:g} and {self.upper:g}, got {value.tolist()}")
+
+    def _to_raw(self, value: Tensor) -> Tensor:
+        if self.upper < math.inf:
+            if self.lower > 0:
+                return torch.logit(torch.log(value / self.lower) / math.log(self.upper / self.lower))
+            return torch.logit((value - self.lower) / (self.upper - self.lower))
+        if self.lower > -math.inf:
+            return torch.log(value - self.lower)
+        return value.clone()
+
+    def extra_repr(self) -> str:
+        domain = "" if (self.lower, self.upper) == (-math.inf, math.inf) else f", in ({self.lower:g}, {self.upper:g})"
+        return f"{tuple(self.raw.shape)}{domain}{', fixed' if self.fixed else ''}"
+
+
+def real(value) -> Hyperparameter:
+    """A hyper-parameter that may take any value."""
+    return Hyperparameter(value)
+
+
+def positive(value, floor: float = 0.0) -> Hyperparameter:
+    """A hyper-parameter above ``floor`` (zero unless told otherwise)."""
+    return Hyperparameter(value, lower=floor)
+
+
+def hyperparameters(module: nn.Module) -> Iterator[tuple[str, Hyperparameter]]:
+    """All hyper-parameters below ``module`` with their dotted names, e.g. ``"kernel.base.lengthscale"``."""
+    for name, part in module.named_modules():
+        if isinstance(part, Hyperparameter):
+            yield name, part
