@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-__all__ = ["Batch", "Evaluation", "LowRankPrior", "Marginal", "Prior"]
+__all__ = ["Batch", "Evaluation", "Marginal", "Prior"]
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,6 @@ class Batch:
     weight: Tensor  # B
     total: float
     index: Tensor | None = None  # which training rows these are; None for rows that are not training rows
-    whole: bool = False  # whether these are all training rows, in order
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,6 @@ class Marginal:
     residual: Tensor
     spread: Tensor
     log_weight: Tensor | None = None  # of each site, normalised; None where there is no site axis
-    cross: Tensor | None = None  # (…, row, P, P), only where outputs are coupled
 
     @property
     def variance(self) -> Tensor:
@@ -63,11 +61,3 @@ class Prior:
     mean: Tensor
     covariance: Tensor
 
-
-@dataclass(frozen=True)
-class LowRankPrior:
-    """Joint prior AᵀA + diag(residual): features (…, output, M, row), residual (…, row, output)."""
-
-    mean: Tensor
-    features: Tensor
-    residual: Tensor

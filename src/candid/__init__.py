@@ -1,0 +1,21 @@
+"""Gaussian processes for large tables that say honestly how sure they are."""
+
+from candid import datasets, kernels, metrics, priors, testing
+from candid.estimators import ExactGPRegressor, SparseGPRegressor, load, make_gp
+from candid.methods import methods
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ExactGPRegressor",
+    "SparseGPRegressor",
+    "__version__",
+    "datasets",
+    "kernels",
+    "load",
+    "make_gp",
+    "methods",
+    "metrics",
+    "priors",
+    "testing",
+]

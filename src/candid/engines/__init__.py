@@ -1,0 +1,27 @@
+"""How parameters move: one training loop for every method, and the parts it is made of."""
+
+from candid.engines.checkpoint import Checkpoint
+from candid.engines.initialise import fit_hyperparameters, place_points, solve_weights
+from candid.engines.loop import Plan, TrainingDiverged, train
+from candid.engines.machine import pick_device, threads
+from candid.engines.problem import Problem
+from candid.engines.progress import ProgressBar
+from candid.engines.rows import Rows, n_batches
+from candid.engines.schedules import SCHEDULES
+
+__all__ = [
+    "SCHEDULES",
+    "Checkpoint",
+    "Plan",
+    "Problem",
+    "ProgressBar",
+    "Rows",
+    "TrainingDiverged",
+    "fit_hyperparameters",
+    "n_batches",
+    "pick_device",
+    "place_points",
+    "solve_weights",
+    "threads",
+    "train",
+]

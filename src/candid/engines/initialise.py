@@ -1,0 +1,85 @@
+"""Where training starts: hyper-parameters from a subset, inducing points from the inputs, q(v) in closed form."""
+
+from __future__ import annotations
+
+import copy
+import warnings
+
+import numpy as np
+import torch
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from torch import Tensor
+
+from candid.engines.loop import Plan, train
+from candid.engines.problem import Problem
+from candid.engines.rows import Rows
+from candid.families import Exact, Inducing, Mean
+from candid.kernels import Kernel
+from candid.likelihoods import Gaussian
+from candid.parameters import hyperparameters
+from candid.weights import optimal_weights
+
+__all__ = ["fit_hyperparameters", "place_points", "solve_weights"]
+
+# k-means sees at most this many rows for each centre: more do not move the centres by much.
+ROWS_PER_CENTRE = 30
+CHUNK = 4096
+
+
+def place_points(x: np.ndarray, n_points: int, how: str, seed: int) -> np.ndarray:
+    """Inducing points (M×D) for inputs ``x``: centres of k-means, or a random choice of distinct rows.
+
+    There are never more points than distinct rows.
+    """
+    generator = np.random.default_rng(seed)
+    candidates = x[generator.permutation(len(x))[: ROWS_PER_CENTRE * n_points]]
+    distinct = np.unique(candidates, axis=0)
+    if len(distinct) <= n_points:
+        return distinct
+    if how == "random":
+        return distinct[generator.permutation(len(distinct))[:n_points]]
+    start = distinct[generator.permutation(len(distinct))[:n_points]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        centres = KMeans(n_points, init=start, n_init=1, max_iter=20).fit(candidates).cluster_centers_
+    return np.unique(centres, axis=0)
+
+
+def fit_hyperparameters(
+    kernel: Kernel, mean: Mean, likelihood: Gaussian, rows: Rows, n_rows: int, seed: int, max_epochs: int = 12
+) -> None:
+    """Move kernel, mean and noise, in place, to the maximum of the exact marginal likelihood of ``n_rows`` random rows."""
+    index = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:n_rows].to(rows.x.device)
+    double = rows.subset(index).to(torch.float64)
+    own = likelihood.subset(index).double()
+    family = Exact(
+        copy.deepcopy(kernel).double(), copy.deepcopy(mean).double(), double.x, own.sites(double.y), double.weight
+    ).double()
+    problem = Problem(family, own, "marginal_likelihood")
+    train(problem, double, Plan({"all": "lbfgs"}, max_epochs=max_epochs, batch_size=len(double)))
+    for target, source in ((kernel, family.kernel), (mean, family.mean), (likelihood, own)):
+        for (_, old), (_, new) in zip(hyperparameters(target), hyperparameters(source), strict=True):
+            old.set(new.value)
+
+
+@torch.no_grad()
+def solve_weights(family: Inducing, likelihood: Gaussian, rows: Rows, beta: float = 1.0) -> None:
+    """Set q(v), in place, to the maximiser of the ELBO at the present hyper-parameters: one pass in float64."""
+    exact, noise = copy.deepcopy(family).double(), copy.deepcopy(likelihood).double()
+    amplitude, _ = exact.kernel.split()
+    gram: Tensor | float = 0.0
+    projection: Tensor | float = 0.0
+    for start in range(0, len(rows), CHUNK):
+        index = torch.arange(start, min(start + CHUNK, len(rows)), device=rows.x.device)
+        batch = rows.batch(index)
+        x, y = batch.x.double(), batch.y.double()
+        features, _ = exact.features(x)
+        if amplitude is not None:
+            features = features * amplitude.sqrt()[..., None, None]
+        # w_i / (β σ_i²), output × row
+        confidence = (batch.weight.double().unsqueeze(-1) / (beta * noise.at(index).variance)).expand_as(y).mT
+        scaled = features * confidence.unsqueeze(-2)
+        gram = gram + scaled @ features.mT
+        projection = projection + (scaled @ (y - exact.mean(x)).mT.unsqueeze(-1)).squeeze(-1)
+    family.weights.assign(*optimal_weights(gram, projection))  # pyright: ignore[reportArgumentType]

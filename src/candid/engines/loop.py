@@ -1,0 +1,159 @@
+"""The one training loop."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from candid.engines.checkpoint import Checkpoint, snapshot
+from candid.engines.problem import Problem
+from candid.engines.progress import ProgressBar
+from candid.engines.rows import Rows, batch_at, n_batches
+from candid.engines.schedules import SCHEDULES
+from candid.engines.steppers import make_steppers, take_step
+
+__all__ = ["Plan", "TrainingDiverged", "train"]
+
+#: Called after every epoch with its record; a true answer ends training.
+Callback = Callable[[dict[str, Any]], Any]
+
+
+class TrainingDiverged(ArithmeticError):
+    """The loss is no longer a finite number."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How to train, independent of what.
+
+    ``steppers`` maps parameter groups ("all", "weights", "rest") to steppers; ``patience`` counts epochs without a
+    better held-out NLL; ``time_budget`` is in seconds and covers this call and what it resumes; ``offset`` is added to
+    the recorded losses, to give them in other units.
+    """
+
+    steppers: Mapping[str, str]
+    max_epochs: int
+    batch_size: int
+    lr: float = 0.01
+    schedule: str = "constant"
+    patience: int | None = None
+    time_budget: float | None = None
+    seed: int = 0
+    offset: float = 0.0
+
+
+@dataclass
+class State:
+    """Where a run stands, apart from tensors; plain numbers, so that it can be written down."""
+
+    step: int = 0
+    loss_sum: float = 0.0
+    seconds: float = 0.0
+    best: float = math.inf
+    best_epoch: int = 0
+    finished: bool = False
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+
+def train(
+    problem: Problem,
+    rows: Rows,
+    plan: Plan,
+    held_out: Rows | None = None,
+    checkpoint: Checkpoint | None = None,
+    callbacks: Sequence[Callback] = (),
+    progress: ProgressBar | None = None,
+) -> list[dict[str, Any]]:
+    """Minimise the problem's loss in place and return the history, one record for each epoch.
+
+    With a checkpoint, an interrupted run goes on from it and ends with the tensors it would have had without the
+    interruption; the file is left behind, marked as finished, for the caller to delete.
+    """
+    steppers = make_steppers(plan.steppers, problem.groups(), plan.lr)
+    state, best = State(), None
+    saved = checkpoint.read() if checkpoint is not None else None
+    if saved is not None:
+        state, best = State(**saved["state"]), saved["best"]
+        problem.load_state_dict(saved["problem"])
+        for stepper, memory in zip(steppers, saved["steppers"], strict=True):
+            stepper.restore(memory)
+
+    def save() -> None:
+        if checkpoint is not None:
+            checkpoint.write(
+                {
+                    "state": asdict(state),
+                    "problem": problem.state_dict(),
+                    "steppers": [stepper.state() for stepper in steppers],
+                    "best": best,
+                }
+            )
+
+    per_epoch = n_batches(len(rows), plan.batch_size)
+    n_steps = per_epoch * plan.max_epochs
+    clock = time.perf_counter() - state.seconds
+    if progress is not None:
+        progress.begin(state.step)
+    while steppers and not state.finished and state.step < n_steps:
+        batch = batch_at(rows, state.step, plan.batch_size, plan.seed)
+
+        def evaluate(batch=batch) -> float:
+            problem.zero_grad(set_to_none=True)
+            loss = problem.loss(batch)
+            loss.backward()
+            return float(loss.detach())
+
+        rate = plan.lr * SCHEDULES[plan.schedule](state.step / n_steps)
+        for stepper in steppers:
+            stepper.set_rate(rate)
+        loss = take_step(steppers, evaluate)
+        if not math.isfinite(loss):
+            raise TrainingDiverged(
+                f"the loss became {loss} at step {state.step}; try a smaller lr (now {plan.lr:g}), standardize=True or "
+                "dtype='float64'"
+            )
+        state.step += 1
+        state.loss_sum += loss
+        state.seconds = time.perf_counter() - clock
+        out_of_time = plan.time_budget is not None and state.seconds >= plan.time_budget
+        if state.step % per_epoch == 0 or out_of_time:
+            record = _close_epoch(state, problem, held_out, rate, per_epoch, plan.offset)
+            if plan.patience is not None and held_out is not None and record["validation_nll"] < state.best:
+                state.best, state.best_epoch, best = record["validation_nll"], record["epoch"], snapshot(problem)
+            stale = plan.patience is not None and held_out is not None and (
+                record["epoch"] - state.best_epoch >= plan.patience
+            )
+            stop = [bool(callback(record)) for callback in callbacks]
+            state.finished = out_of_time or stale or any(stop) or all(stepper.converged for stepper in steppers)
+        if progress is not None:
+            progress.update(state.step, n_steps, f"loss {loss:.4f}")
+        if checkpoint is not None and checkpoint.due():
+            save()
+    problem.zero_grad(set_to_none=True)
+    if best is not None:
+        problem.load_state_dict(best)
+    state.finished = True
+    save()
+    return state.history
+
+
+def _close_epoch(
+    state: State, problem: Problem, held_out: Rows | None, rate: float, per_epoch: int, offset: float
+) -> dict[str, Any]:
+    """Write the record of the epoch (or the part of one) that has just ended."""
+    steps = state.step - (state.history[-1]["step"] if state.history else 0)
+    record: dict[str, Any] = {
+        "epoch": math.ceil(state.step / per_epoch),
+        "step": state.step,
+        "loss": state.loss_sum / steps + offset,
+        "lr": rate,
+        "seconds": state.seconds,
+    }
+    if held_out is not None:
+        record["validation_nll"] = problem.held_out_nll(held_out) + offset
+    state.loss_sum = 0.0
+    state.history.append(record)
+    return record

@@ -1,0 +1,86 @@
+"""The loss, written once for every method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+
+from candid.engines.rows import Rows
+from candid.families import Family
+from candid.likelihoods import Gaussian
+from candid.marginal import Batch
+from candid.objectives import EVIDENCES, ROW_OBJECTIVES, predictive
+from candid.priors import HyperPrior
+
+__all__ = ["Problem"]
+
+HELD_OUT_CHUNK = 8192
+
+
+class Problem(nn.Module):
+    """A family, a likelihood and an objective: everything that training needs to know of a method.
+
+        loss = −Σ_batch w·term / Σ_batch w + Σ_name coefficient[name]·penalty[name] / N
+
+    Parameters
+    ----------
+    family : Family
+    likelihood : Gaussian
+    objective : str
+        A key of :data:`~candid.objectives.ROW_OBJECTIVES` or :data:`~candid.objectives.EVIDENCES`.
+    coefficients : mapping
+        What each penalty counts, e.g. ``{"kl": β}``; a penalty that is not named counts once.
+    prior : HyperPrior, optional
+        Priors of hyper-parameters; they join the penalties as ``"prior"``.
+    """
+
+    def __init__(
+        self,
+        family: Family,
+        likelihood: Gaussian,
+        objective: str,
+        coefficients: Mapping[str, float] | None = None,
+        prior: HyperPrior | None = None,
+    ) -> None:
+        super().__init__()
+        self.family, self.likelihood = family, likelihood
+        self.objective, self.coefficients, self.prior = objective, dict(coefficients or {}), prior
+
+    def loss(self, batch: Batch) -> Tensor:
+        """The negative objective per row, estimated from ``batch``."""
+        average, penalties = self._data_term(batch)
+        if self.prior is not None:
+            penalties = {**penalties, "prior": self.prior.penalty()}
+        cost = [self.coefficients.get(name, 1.0) * penalty for name, penalty in penalties.items()]
+        return -average + torch.stack(cost).sum() / batch.total if cost else -average
+
+    def _data_term(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
+        likelihood = self.likelihood.at(batch.index)
+        if self.objective in EVIDENCES:
+            evidence = EVIDENCES[self.objective](self.family.prior(batch), likelihood, batch.y, batch.weight)
+            return evidence / batch.total, {}
+        evaluation = self.family.evaluate(batch)
+        terms = ROW_OBJECTIVES[self.objective](evaluation.marginal, likelihood, batch.y)
+        # Σ_batch w·term / Σ_batch w
+        return (batch.weight * terms).sum() / batch.weight.sum(), evaluation.penalties
+
+    def groups(self) -> dict[str, list[nn.Parameter]]:
+        """Learned parameters by the name under which a method's steppers speak of them."""
+        learned = [parameter for parameter in self.parameters() if parameter.requires_grad]
+        weights = self.family.weight_parameters()
+        ids = {id(parameter) for parameter in weights}
+        return {"all": learned, "weights": weights, "rest": [p for p in learned if id(p) not in ids]}
+
+    @torch.no_grad()
+    def held_out_nll(self, rows: Rows) -> float:
+        """Mean negative log predictive density of rows that training does not see."""
+        predictor = self.family.predictor()
+        noise = self.likelihood.at(None)
+        total = 0.0
+        for start in range(0, len(rows), HELD_OUT_CHUNK):
+            part = slice(start, start + HELD_OUT_CHUNK)
+            terms = predictive(predictor.marginal(rows.x[part].double()), noise, rows.y[part].double())
+            total += float((rows.weight[part].double() * terms).sum())
+        return -total / rows.total

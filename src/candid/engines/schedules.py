@@ -1,0 +1,26 @@
+"""Learning-rate schedules: a factor as a function of the share of training that is done."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+__all__ = ["SCHEDULES"]
+
+
+def constant(done: float) -> float:
+    """No decay."""
+    return 1.0
+
+
+def step(done: float) -> float:
+    """A tenth of the rate after one half, a hundredth after three quarters."""
+    return 0.1 ** ((done >= 0.5) + (done >= 0.75))
+
+
+def cosine(done: float) -> float:
+    """Down to one hundredth along half a cosine wave."""
+    return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done))
+
+
+SCHEDULES: dict[str, Callable[[float], float]] = {"constant": constant, "step": step, "cosine": cosine}

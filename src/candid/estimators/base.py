@@ -1,0 +1,257 @@
+"""What all GP regressors share: parameters, fitting, predicting."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from candid.engines import Plan, Problem
+from candid.estimators.files import save
+from candid.estimators.fitting import Fitted, Setting, fit_best
+from candid.estimators.inputs import Table, read_inputs, read_noise, read_table
+from candid.estimators.table_predictor import TablePredictor
+from candid.families import Mean, make_mean
+from candid.kernels import Kernel, make_kernel
+from candid.likelihoods import Gaussian
+from candid.methods import check_compatible
+from candid.priors import HyperPrior, attach
+from candid.predictive import JointNormal, PredictiveNormal
+
+__all__ = ["GPRegressor", "gp_estimator"]
+
+
+def gp_estimator(cls):
+    """Make a class with annotated fields a scikit-learn estimator: the fields are its constructor's parameters."""
+    return dataclass(kw_only=True, eq=False, repr=False)(cls)
+
+
+@gp_estimator
+class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """Shared parameters and behaviour; see the final classes for their documentation."""
+
+    kernel: str | Kernel = "matern52"
+    ard: bool = True
+    mean: str = "constant"
+    likelihood: str = "gaussian"
+    priors: dict[str, Any] | None = None
+    fixed: tuple[str, ...] = ()
+    alpha: float | np.ndarray | None = None
+    standardize: bool = True
+    time_budget: float | None = None
+    validation_fraction: float = 0.0
+    patience: int | None = None
+    n_restarts: int = 1
+    device: str = "auto"
+    n_threads: int | None = None
+    predict_dtype: str = "float64"
+    random_state: Any = None
+    verbose: bool = True
+    checkpoint_dir: str | None = None
+    callbacks: tuple[Callable[[dict[str, Any]], Any], ...] = ()
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "kernel": [str, Kernel],
+        "ard": ["boolean"],
+        "mean": [StrOptions({"zero", "constant", "linear"})],
+        "likelihood": [StrOptions({"gaussian"})],
+        "priors": [dict, None],
+        "fixed": [tuple, list],
+        "alpha": [Interval(Real, 0, None, closed="left"), "array-like", None],
+        "standardize": ["boolean"],
+        "time_budget": [Interval(Real, 0, None, closed="neither"), None],
+        "validation_fraction": [Interval(Real, 0, 1, closed="left")],
+        "patience": [Interval(Integral, 1, None, closed="left"), None],
+        "n_restarts": [Interval(Integral, 1, None, closed="left")],
+        "device": [str],
+        "n_threads": [Interval(Integral, 1, None, closed="left"), None],
+        "predict_dtype": [StrOptions({"float32", "float64"})],
+        "random_state": ["random_state"],
+        "verbose": ["boolean"],
+        "checkpoint_dir": [str, None],
+        "callbacks": [tuple, list],
+    }
+    #: What the table of methods calls this kind of model.
+    _family: ClassVar[str]
+
+    # What the final classes say of themselves
+
+    @abstractmethod
+    def _objective(self) -> str:
+        """Name of the objective."""
+
+    @abstractmethod
+    def _model_dtype(self) -> torch.dtype:
+        """What training computes in."""
+
+    @abstractmethod
+    def _build(self, setting: Setting, seed: int) -> Problem:
+        """A problem at its starting point, or where ``setting.start`` has left off."""
+
+    @abstractmethod
+    def _plan(self, n_rows: int, seed: int) -> Plan:
+        """How to train it."""
+
+    def _check_table(self, table: Table) -> None:
+        """Raise where this kind of model cannot take the table."""
+
+    def _parts(self, setting: Setting) -> tuple[Kernel, Mean, Gaussian, HyperPrior | None]:
+        """Kernel, mean function and likelihood as the parameters describe them, and the priors that go with them."""
+        n_features, n_outputs = setting.rows.x.shape[1], setting.rows.y.shape[1]
+        parts = torch.nn.ModuleDict(
+            {
+                "kernel": make_kernel(self.kernel, n_features, self.ard, (n_outputs,)),
+                "mean": make_mean(self.mean, n_features, n_outputs),
+                "likelihood": Gaussian(n_outputs=n_outputs, known=setting.known_noise),
+            }
+        ).to(setting.rows.x)
+        prior = attach(parts, self.priors, self.fixed)
+        return parts["kernel"], parts["mean"], parts["likelihood"], prior  # pyright: ignore[reportReturnType]
+
+    # Fitting
+
+    def fit(self, X, y, sample_weight=None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array-like or data frame of shape (N, D)
+            Numbers only; numpy, pandas, polars or torch.
+        y : array-like of shape (N,) or (N, P)
+            Several columns are fitted as independent GPs.
+        sample_weight : array-like of shape (N,), optional
+            A row of weight 2 counts as two rows.
+
+        Returns
+        -------
+        self
+        """
+        self._validate_params()
+        return self._train(read_table(self, X, y, sample_weight, self.alpha, reset=True), start=None)
+
+    def partial_fit(self, X, y, sample_weight=None) -> Self:
+        """Add rows and continue training from the present parameters, on all rows seen so far.
+
+        The first call is a fit. The rows are kept in memory (not in saved files) for this purpose; a model that was
+        loaded from a file has none, and is fitted anew.
+        """
+        fitted: Fitted | None = getattr(self, "_fitted", None)
+        if fitted is None:
+            return self.fit(X, y, sample_weight)
+        self._validate_params()
+        more = read_table(self, X, y, sample_weight, self.alpha, reset=False)
+        return self._train(fitted.table.append(more), start=fitted)
+
+    def _train(self, table: Table, start: Fitted | None) -> Self:
+        check_compatible(self._family, self._objective(), self.likelihood)
+        self._check_table(table)
+        # A run that may be resumed must find its own seed again.
+        random_state = 0 if self.random_state is None and self.checkpoint_dir is not None else self.random_state
+        seed = int(check_random_state(random_state).randint(2**31 - 1))
+        self._fitted = fit_best(self, table, seed, start)
+        self.predictor_: TablePredictor = self._fitted.predictor
+        if self.predict_dtype == "float32":
+            self.predictor_ = self.predictor_.float()
+        self.history_ = self._fitted.history
+        self.kernel_ = self._fitted.kernel
+        self.jitter_ = self._fitted.jitter
+        self._vector_target = table.vector
+        self.noise_ = self._shaped(self.predictor_.noise_variance.sqrt().double().numpy())
+        return self
+
+    # Predicting
+
+    def predict(self, X, return_std: bool = False, return_cov: bool = False):
+        """Predictive mean, and with it the standard deviation or the joint covariance of new observations.
+
+        Both include the noise; :meth:`predict_distribution` tells noise and model uncertainty apart.
+
+        Returns
+        -------
+        mean : ndarray of shape (N,) or (N, P)
+        std : ndarray of the same shape, if ``return_std``
+        covariance : ndarray of shape (N, N) or (N, N, P), if ``return_cov``
+        """
+        if return_std and return_cov:
+            raise ValueError("ask for return_std or return_cov, not for both")
+        if return_std:
+            prediction = self.predict_distribution(X)
+            return prediction.mean, prediction.std
+        if return_cov:
+            mean, covariance = self._joint(X)
+            return self._shaped(mean), covariance[..., 0] if self._vector_target else covariance
+        return self._shaped(self._moments(X, mean_only=True)[0])
+
+    def predict_distribution(self, X, alpha=None) -> PredictiveNormal:
+        """The predictive distribution of each row, in the units of y.
+
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+        alpha : float or array-like of shape (N,) or (N, P), optional
+            Known noise variance of these rows, instead of what the model has learned or averaged.
+        """
+        mean, variance = self._moments(X, mean_only=False)
+        noise = self.predictor_.noise_variance.double().numpy()
+        if alpha is not None:
+            noise = read_noise(alpha, mean.shape)
+        noise_std = np.sqrt(np.broadcast_to(noise, mean.shape))
+        return PredictiveNormal(self._shaped(mean), self._shaped(np.sqrt(variance)), self._shaped(noise_std))
+
+    def sample_y(self, X, n_samples: int = 1, random_state=0) -> np.ndarray:
+        """Joint draws of new observations, (N, n_samples) or (N, P, n_samples)."""
+        mean, covariance = self._joint(X)
+        random = check_random_state(random_state)
+        draws = [
+            JointNormal(mean[:, output], covariance[..., output]).sample(n_samples, random).T
+            for output in range(mean.shape[1])
+        ]
+        return draws[0] if self._vector_target else np.stack(draws, axis=1)
+
+    def save(self, path) -> None:
+        """Write the fitted model to one file without pickle; :func:`candid.load` reads it."""
+        check_is_fitted(self)
+        save(self, path)
+
+    def _inputs(self, X) -> torch.Tensor:
+        check_is_fitted(self)
+        return torch.from_numpy(read_inputs(self, X))
+
+    def _moments(self, X, mean_only: bool) -> tuple[np.ndarray, np.ndarray]:
+        x = self._inputs(X)
+        mean = np.empty((len(x), len(self.predictor_.y_scale)))
+        variance = np.empty((0 if mean_only else len(x), mean.shape[1]))
+        start = 0
+        for part in self.predictor_.stream(x, mean_only):
+            stop = start + len(part.mean)
+            mean[start:stop] = part.mean.numpy()
+            if not mean_only:
+                variance[start:stop] = part.variance.numpy()
+            start = stop
+        return mean, variance
+
+    def _joint(self, X) -> tuple[np.ndarray, np.ndarray]:
+        """Mean (row, output) and covariance (row, row, output) of new observations."""
+        with torch.no_grad():
+            joint = self.predictor_.joint(self._inputs(X))
+            noise = torch.diag_embed(self.predictor_.noise_variance[:, None].expand(-1, joint.mean.shape[0]))
+            covariance = (joint.covariance + noise).movedim(0, -1)
+        return joint.mean.double().numpy(), covariance.double().numpy()
+
+    def _shaped(self, values: np.ndarray):
+        """Drop the output axis where y was a vector."""
+        if not self._vector_target:
+            return values
+        return values[..., 0] if values.ndim > 1 else float(values[0])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "predictor_")

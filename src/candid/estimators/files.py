@@ -1,0 +1,206 @@
+"""Model files: tensors in safetensors, everything else in JSON. Nothing in a file is ever executed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import BaseModel, ConfigDict, ValidationError
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from candid import priors as prior_room
+from candid.estimators.scaling import Standardizer
+from candid.estimators.table_predictor import TablePredictor
+from candid.families import predictor_from_spec
+from candid.kernels import Kernel, kernel_from_spec
+
+__all__ = ["ModelFileError", "load", "save"]
+
+FORMAT, VERSION = "candid-model", 1
+# Parameters that belong to the machine and the moment, not to the model.
+LEFT_OUT = {"callbacks", "checkpoint_dir", "n_threads", "verbose", "device"}
+PRIORS = {name: getattr(prior_room, name) for name in ("Normal", "LogNormal", "Gamma", "HalfNormal", "Interval")}
+
+
+class ModelFileError(ValueError):
+    """A model file is damaged, of another kind, or from another version."""
+
+
+class Header(BaseModel):
+    """The JSON part of a model file."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    format: str
+    version: int
+    estimator: str
+    parameters: dict[str, Any]
+    predictor: dict[str, Any]
+    kernel: dict[str, Any]
+    history: list[dict[str, Any]]
+    jitter: float
+    vector_target: bool
+    n_features: int
+    feature_names: list[str] | None
+
+
+def save(estimator: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted estimator; the file appears whole or not at all."""
+    tensors = {f"predictor.{name}": tensor for name, tensor in estimator.predictor_.state_dict().items()}
+    tensors |= {f"kernel.{name}": tensor for name, tensor in estimator.kernel_.state_dict().items()}
+    parameters = {
+        name: _encode(name, value, tensors)
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in LEFT_OUT
+    }
+    names = getattr(estimator, "feature_names_in_", None)
+    header = Header(
+        format=FORMAT,
+        version=VERSION,
+        estimator=type(estimator).__name__,
+        parameters=parameters,
+        predictor=estimator.predictor_.to_spec(),
+        kernel=estimator.kernel_.to_spec(),
+        history=estimator.history_,
+        jitter=estimator.jitter_,
+        vector_target=estimator._vector_target,
+        n_features=estimator.n_features_in_,
+        feature_names=None if names is None else [str(name) for name in names],
+    ).model_dump_json()
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    target = Path(path)
+    scratch = target.with_name(f"{target.name}.{os.getpid()}.part")
+    try:
+        save_file(tensors, scratch, metadata={"candid": header, "sha256": _checksum(header, tensors)})
+        os.replace(scratch, target)
+    finally:
+        scratch.unlink(missing_ok=True)
+
+
+def load(path: str | os.PathLike[str]) -> Any:
+    """Read a model that :meth:`save` has written. It predicts bit for bit as before.
+
+    A loaded model knows no training rows: ``partial_fit`` on it is a new fit.
+    """
+    from candid.estimators.factory import ESTIMATORS
+
+    text, tensors = _read(Path(path))
+    try:
+        header = Header.model_validate_json(text)
+    except ValidationError as error:
+        raise ModelFileError(f"{path} has an incomplete header; save the model again ({error.error_count()} faults)") from error
+    if header.format != FORMAT or header.version != VERSION:
+        raise ModelFileError(f"{path} is {header.format} version {header.version}; this candid reads version {VERSION}")
+    if header.estimator not in ESTIMATORS:
+        raise ModelFileError(f"{path} names an estimator {header.estimator!r} that candid does not have")
+    try:
+        return _assemble(ESTIMATORS[header.estimator], header, tensors)
+    except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
+        raise ModelFileError(f"{path} does not describe a model that can be rebuilt: {error}") from error
+
+
+def _assemble(kind: type, header: Header, tensors: dict[str, Tensor]) -> Any:
+    _check_sizes(header.model_dump(), sum(tensor.numel() for tensor in tensors.values()))
+    parameters = {name: _decode(value, tensors) for name, value in header.parameters.items()}
+    estimator = kind(**parameters)
+    state = {name.removeprefix("predictor."): t for name, t in tensors.items() if name.startswith("predictor.")}
+    n_outputs = state["y_scale"].shape[0]
+    inner = predictor_from_spec(header.predictor)
+    predictor = TablePredictor(
+        inner, Standardizer.identity(header.n_features), Standardizer.identity(n_outputs), torch.ones(n_outputs)
+    ).to(state["noise_variance"].dtype)
+    predictor.load_state_dict(state)
+    kernel = kernel_from_spec(header.kernel)
+    kernel.load_state_dict({n.removeprefix("kernel."): t for n, t in tensors.items() if n.startswith("kernel.")})
+    estimator.predictor_, estimator.kernel_ = predictor, kernel
+    estimator.history_, estimator.jitter_ = header.history, header.jitter
+    estimator._vector_target, estimator.n_features_in_ = header.vector_target, header.n_features
+    if header.feature_names is not None:
+        estimator.feature_names_in_ = np.asarray(header.feature_names, dtype=object)
+    estimator.noise_ = estimator._shaped(predictor.noise_variance.sqrt().double().numpy())
+    return estimator
+
+
+def _read(path: Path) -> tuple[str, dict[str, Tensor]]:
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except FileNotFoundError:
+        raise FileNotFoundError(f"there is no model file {path}") from None
+    except (SafetensorError, OSError) as error:
+        raise ModelFileError(f"{path} is not a candid model file, or it is damaged ({error})") from error
+    if "candid" not in metadata:
+        raise ModelFileError(f"{path} is a safetensors file, but not a candid model")
+    if metadata.get("sha256") != _checksum(metadata["candid"], tensors):
+        raise ModelFileError(f"{path} is damaged: its contents do not match its checksum; restore it or save it again")
+    return metadata["candid"], tensors
+
+
+def _checksum(header: str, tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name}:{tensor.dtype}:{tuple(tensor.shape)}".encode())
+        digest.update(tensor.numpy().tobytes())
+    return digest.hexdigest()
+
+
+def _check_sizes(tree: Any, most: int) -> None:
+    """Refuse a header that asks for larger tensors than the file holds: it would only exhaust memory."""
+    if isinstance(tree, dict):
+        tree = list(tree.values())
+    if isinstance(tree, list):
+        if tree and all(isinstance(size, int) for size in tree) and math.prod(tree) > max(most, 1):
+            raise ValueError("the header asks for larger tensors than the file holds")
+        for branch in tree:
+            _check_sizes(branch, most)
+
+
+def _encode(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
+    """A parameter as JSON; arrays move to ``tensors``."""
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (int, np.integer)):
+        return int(value)
+    if isinstance(value, (float, np.floating)):
+        return float(value)
+    if isinstance(value, Kernel):
+        state = {key: tensor for key, tensor in value.state_dict().items()}
+        tensors |= {f"parameter.{name}.{key}": tensor for key, tensor in state.items()}
+        return {"kernel": value.to_spec(), "tensors": f"parameter.{name}."}
+    if type(value).__name__ in PRIORS and isinstance(value, PRIORS[type(value).__name__]):
+        return {"prior": type(value).__name__, "values": asdict(value)}
+    if isinstance(value, dict):
+        return {"dict": {key: _encode(f"{name}.{key}", entry, tensors) for key, entry in value.items()}}
+    if isinstance(value, (list, tuple)) and all(isinstance(entry, (str, *PRIORS.values())) for entry in value):
+        return {"tuple": [_encode(name, entry, tensors) for entry in value]}
+    if isinstance(value, np.random.RandomState):
+        return None
+    tensors[f"parameter.{name}"] = torch.as_tensor(np.asarray(value, dtype=np.float64))
+    return {"array": f"parameter.{name}"}
+
+
+def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "kernel" in value:
+        kernel, prefix = kernel_from_spec(value["kernel"]), value["tensors"]
+        kernel.load_state_dict({n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)})
+        return kernel
+    if "prior" in value:
+        return PRIORS[value["prior"]](**value["values"])
+    if "dict" in value:
+        return {key: _decode(entry, tensors) for key, entry in value["dict"].items()}
+    if "tuple" in value:
+        return tuple(_decode(entry, tensors) for entry in value["tuple"])
+    return tensors[value["array"]].numpy()

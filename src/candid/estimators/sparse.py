@@ -1,0 +1,200 @@
+"""GPs with inducing points."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from candid.engines import (
+    SCHEDULES,
+    Plan,
+    Problem,
+    fit_hyperparameters,
+    n_batches,
+    place_points,
+    solve_weights,
+)
+from candid.estimators.base import GPRegressor, gp_estimator
+from candid.estimators.fitting import Setting
+from candid.families import Inducing
+from candid.weights import Delta, Diagonal, Full
+
+__all__ = ["SparseGPRegressor"]
+
+WEIGHTS = {"none": Delta, "diagonal": Diagonal, "full": Full}
+# Share of the kernel's diagonal at which factorisations start.
+JITTER = {torch.float32: 1e-5, torch.float64: 1e-8}
+# The warm start fits hyper-parameters to this many rows.
+WARM_ROWS = 600
+# Default length of training: this many epochs, but at least so many steps.
+DEFAULT_EPOCHS, DEFAULT_STEPS = 30, 100
+
+
+@gp_estimator
+class SparseGPRegressor(GPRegressor):
+    """Gaussian process regression with inducing points, for 10² to 10⁷ rows.
+
+    Parameters
+    ----------
+    objective : {"predictive", "elbo"}, default="predictive"
+        What is maximised: the log of the predictive density (PPGPR), or the evidence lower bound (SVGP).
+    covariance : {"full", "diagonal", "none"}, default="full"
+        Covariance of q(u), the distribution of the inducing values; "none" is a point estimate.
+    beta : float, default=0.05
+        Weight of the KL penalty (of −log p(u) for a point estimate).
+    n_inducing : int, default=500
+        Number of inducing points; at most one for each distinct row is used.
+    init : {"warm", "kmeans", "random"} or array of shape (M, D), default="warm"
+        Where training starts. "warm": kernel and noise from the exact marginal likelihood of some rows, inducing points
+        by k-means on inputs scaled by the lengthscales, q(u) in closed form. "kmeans", "random" and an array (in the
+        units of X) only place the inducing points and leave the rest cold.
+    batch_size : int, default=1024
+    max_epochs : int, optional
+        By default 30 epochs, or 100 steps where that is more.
+    lr : float, default=0.01
+        Learning rate of Adam.
+    schedule : {"cosine", "step", "constant"}, default="cosine"
+        How the learning rate decays.
+    dtype : {"float32", "float64"}, default="float32"
+        Precision of training.
+    kernel : str or Kernel, default="matern52"
+        "rbf", "matern12", "matern32", "matern52", "rq", "periodic", "linear", a sum or product of these
+        ("matern52 + linear"), or an object of :mod:`candid.kernels`.
+    ard : bool, default=True
+        One lengthscale for each feature, or one for all.
+    mean : {"constant", "zero", "linear"}, default="constant"
+        Prior mean function.
+    likelihood : {"gaussian"}, default="gaussian"
+    priors : dict, optional
+        Hyper-parameter name → prior or bound of :mod:`candid.priors`, on the standardised scale.
+    fixed : tuple of str, default=()
+        Hyper-parameters that stay where they start, e.g. ``("lengthscale",)``.
+    alpha : float or array of shape (N,) or (N, P), optional
+        Known noise variance in squared units of y; by default the noise is learned.
+    standardize : bool, default=True
+        Standardise inputs and targets for training; results are in original units in any case.
+    time_budget : float, optional
+        Seconds after which training stops.
+    validation_fraction : float, default=0.0
+        Share of the rows that is held out to watch the NLL.
+    patience : int, optional
+        Stop after so many epochs without a better held-out NLL, and go back to the best epoch.
+    n_restarts : int, default=1
+        Trainings from different starting points; the one with the best objective is kept.
+    device : str, default="auto"
+    n_threads : int, optional
+    predict_dtype : {"float64", "float32"}, default="float64"
+        Precision of predictions.
+    random_state : int, RandomState or None
+        With an int, a fit can be repeated bit for bit on one machine.
+    verbose : bool, default=True
+        Show a progress bar on a terminal.
+    checkpoint_dir : str, optional
+        Where an interrupted fit leaves what it needs to go on; the same fit, called again, resumes.
+    callbacks : tuple of callables, default=()
+        Called after each epoch with its record (a dict); a true answer stops training.
+
+    Attributes
+    ----------
+    predictor_ : TablePredictor
+        Latent mean and variance as differentiable torch functions, in original units.
+    kernel_ : Kernel
+        The fitted kernel, in the units of the table.
+    noise_ : float or ndarray
+        Standard deviation of the noise, in units of y.
+    history_ : list of dict
+        One record for each epoch.
+    jitter_ : float
+        Share of the kernel's diagonal that factorisations needed.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from candid import SparseGPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> gp = SparseGPRegressor(n_inducing=50, random_state=0).fit(X, y)
+    >>> mean, std = gp.predict(X[:3], return_std=True)
+    """
+
+    objective: str = "predictive"
+    covariance: str = "full"
+    beta: float = 0.05
+    n_inducing: int = 500
+    init: str | np.ndarray = "warm"
+    batch_size: int = 1024
+    max_epochs: int | None = None
+    lr: float = 0.01
+    schedule: str = "cosine"
+    dtype: str = "float32"
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **GPRegressor._parameter_constraints,
+        "objective": [StrOptions({"predictive", "elbo"})],
+        "covariance": [StrOptions(set(WEIGHTS))],
+        "beta": [Interval(Real, 0, None, closed="left")],
+        "n_inducing": [Interval(Integral, 1, None, closed="left")],
+        "init": [StrOptions({"warm", "kmeans", "random"}), "array-like"],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "max_epochs": [Interval(Integral, 0, None, closed="left"), None],
+        "lr": [Interval(Real, 0, None, closed="neither")],
+        "schedule": [StrOptions(set(SCHEDULES))],
+        "dtype": [StrOptions({"float32", "float64"})],
+    }
+    _family: ClassVar[str] = "inducing"
+
+    def _objective(self) -> str:
+        return self.objective
+
+    def _model_dtype(self) -> torch.dtype:
+        return getattr(torch, self.dtype)
+
+    def _plan(self, n_rows: int, seed: int) -> Plan:
+        per_epoch = n_batches(n_rows, self.batch_size)
+        epochs = max(DEFAULT_EPOCHS, math.ceil(DEFAULT_STEPS / per_epoch))
+        return Plan(
+            steppers={"all": "adam"},
+            max_epochs=epochs if self.max_epochs is None else self.max_epochs,
+            batch_size=self.batch_size,
+            lr=self.lr,
+            schedule=self.schedule,
+            patience=self.patience,
+            time_budget=self.time_budget,
+            seed=seed,
+        )
+
+    def _build(self, setting: Setting, seed: int) -> Problem:
+        rows = setting.rows
+        coefficients = {"kl": self.beta}
+        if setting.start is not None:
+            setting.start.likelihood.known = setting.known_noise
+            return Problem(setting.start.family, setting.start.likelihood, self.objective, coefficients, setting.start.prior)
+        kernel, mean, likelihood, prior = self._parts(setting)
+        warm = isinstance(self.init, str) and self.init == "warm"
+        if warm:
+            fit_hyperparameters(kernel, mean, likelihood, rows, WARM_ROWS, seed)
+        points = self._points(setting, seed).to(rows.x)
+        weights = WEIGHTS[self.covariance](points.shape[-2], points.shape[:1])
+        family = Inducing(kernel, mean, points, weights, JITTER[rows.x.dtype]).to(rows.x)
+        if warm:
+            solve_weights(family, likelihood, rows, max(self.beta, 1e-3))
+        return Problem(family, likelihood, self.objective, coefficients, prior)
+
+    def _points(self, setting: Setting, seed: int) -> torch.Tensor:
+        """Inducing points of each output, (P, M, D)."""
+        rows = setting.rows
+        n_outputs, n_features = rows.y.shape[1], rows.x.shape[1]
+        if not isinstance(self.init, str):
+            given = np.asarray(self.init, dtype=np.float64)
+            if given.ndim != 2 or given.shape[1] != n_features or not len(given):
+                raise ValueError(f"init must have shape (M, {n_features}), one column for each feature; got {given.shape}")
+            return torch.as_tensor(setting.inputs(given)).expand(n_outputs, *given.shape)
+        how = "random" if self.init == "random" else "kmeans"
+        x = rows.x.double().cpu().numpy()
+        return torch.as_tensor(place_points(x, self.n_inducing, how, seed)).expand(n_outputs, -1, -1)

@@ -1,0 +1,83 @@
+"""A predictor in the units of the user's table: the unit of save, load and export."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from candid.estimators.scaling import Standardizer
+from candid.families import Joint, Predictor
+from candid.marginal import Marginal
+
+__all__ = ["TablePredictor"]
+
+# Entries of the largest intermediate matrix (points × rows): memory stays bounded however long the table is.
+CHUNK_ENTRIES = 4_000_000
+
+
+class TablePredictor(nn.Module):
+    """Standardises inputs, asks the family's predictor and returns to the units of y.
+
+    Differentiable with respect to the inputs: give ``marginal`` a float64 tensor that requires gradients.
+
+    Attributes
+    ----------
+    noise_variance : Tensor
+        Of each output, in squared units of y.
+    """
+
+    x_shift: Tensor
+    x_scale: Tensor
+    y_shift: Tensor
+    y_scale: Tensor
+    noise_variance: Tensor
+
+    def __init__(
+        self, inner: Predictor, inputs: Standardizer, targets: Standardizer, noise_variance: Tensor
+    ) -> None:
+        super().__init__()
+        self.inner = inner
+        self.register_buffer("x_shift", torch.as_tensor(inputs.shift))
+        self.register_buffer("x_scale", torch.as_tensor(inputs.scale))
+        self.register_buffer("y_shift", torch.as_tensor(targets.shift))
+        self.register_buffer("y_scale", torch.as_tensor(targets.scale))
+        self.register_buffer("noise_variance", noise_variance)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What predictions are computed in; ``predictor.float()`` trades digits for speed."""
+        return self.noise_variance.dtype
+
+    def marginal(self, x: Tensor, mean_only: bool = False) -> Marginal:
+        """Latent mean and variances at the rows of ``x`` (row × output)."""
+        latent = self.inner.marginal(self._standardise(x), mean_only)
+        square = self.y_scale.square()
+        return Marginal(
+            self.y_shift + self.y_scale * latent.mean,
+            square * latent.residual,
+            square * latent.spread,
+            latent.log_weight,
+        )
+
+    def joint(self, x: Tensor) -> Joint:
+        """Latent mean (row × output) and covariance (output × row × row) of all rows together."""
+        latent = self.inner.joint(self._standardise(x))
+        return Joint(
+            self.y_shift + self.y_scale * latent.mean, self.y_scale.square()[:, None, None] * latent.covariance
+        )
+
+    @torch.no_grad()
+    def stream(self, x: Tensor, mean_only: bool = False) -> Iterator[Marginal]:
+        """Marginals of a table of any length, some rows at a time."""
+        rows = max(1, CHUNK_ENTRIES // self.inner.n_points)
+        for start in range(0, x.shape[0], rows):
+            yield self.marginal(x[start : start + rows], mean_only)
+
+    def _standardise(self, x: Tensor) -> Tensor:
+        return (x.to(self.dtype) - self.x_shift) / self.x_scale
+
+    def to_spec(self) -> dict[str, Any]:
+        return self.inner.to_spec()

@@ -1,0 +1,38 @@
+"""The interface of a family."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+from candid.families.predictor import Predictor
+from candid.marginal import Batch, Evaluation, Prior
+
+__all__ = ["Family"]
+
+
+class Family(nn.Module, ABC):
+    """Maps inputs to marginals (for row objectives) or to joint priors (for evidences), and makes predictors.
+
+    A family offers at least one of :meth:`evaluate` and :meth:`prior`; :func:`candid.methods.compatible` knows which
+    objectives go with which family, so the other one is never called.
+    """
+
+    jitter: Tensor  # share of the kernel's diagonal that the last factorisation needed
+
+    def evaluate(self, batch: Batch) -> Evaluation:
+        """Marginals of the rows of a batch, and the penalties of the model."""
+        raise TypeError(f"{type(self).__name__} has no row marginals; use it with an evidence")
+
+    def prior(self, batch: Batch) -> Prior:
+        """Joint prior of the rows of a batch."""
+        raise TypeError(f"{type(self).__name__} has no joint prior; use it with a row objective")
+
+    def weight_parameters(self) -> list[nn.Parameter]:
+        """The parameters of q(v), which some steppers treat apart from the rest."""
+        return []
+
+    @abstractmethod
+    def predictor(self) -> Predictor:
+        """A frozen predictor in float64, which shares nothing with the family."""

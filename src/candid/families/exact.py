@@ -1,0 +1,69 @@
+"""The exact GP: every training row is kept, and predictions condition on all of them."""
+
+from __future__ import annotations
+
+import copy
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from candid.families.base import Family
+from candid.families.means import Mean
+from candid.families.predictor import BasisPredictor
+from candid.kernels import Kernel
+from candid.likelihoods import GaussianSites
+from candid.linalg import cholesky
+from candid.marginal import Batch, Prior
+
+__all__ = ["Exact"]
+
+
+class Exact(Family):
+    """P independent exact GPs on the same rows.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Built with batch shape (P,).
+    mean : Mean
+    x : Tensor
+        Training inputs, N×D.
+    sites : GaussianSites
+        Training targets and their noise.
+    weight : Tensor
+        Weight of each row: a row of weight w counts as w identical rows.
+    """
+
+    x: Tensor
+    weight: Tensor
+
+    def __init__(
+        self, kernel: Kernel, mean: Mean, x: Float[Tensor, "n d"], sites: GaussianSites, weight: Float[Tensor, "n"]
+    ) -> None:
+        super().__init__()
+        self.kernel, self.mean, self.sites = kernel, mean, sites
+        self.register_buffer("x", x)
+        self.register_buffer("weight", weight)
+        self.register_buffer("jitter", torch.zeros(sites.targets.shape[-1]))
+
+    def prior(self, batch: Batch) -> Prior:
+        return Prior(self.mean(batch.x), self.kernel(batch.x))
+
+    @torch.no_grad()
+    def predictor(self) -> BasisPredictor:
+        frozen = copy.deepcopy(self).double()
+        amplitude, unit = frozen.kernel.split()
+        index = torch.arange(frozen.x.shape[0], device=frozen.x.device)
+        targets, noise = frozen.sites(index)
+        scale = torch.ones((), dtype=torch.float64) if amplitude is None else amplitude[..., None, None]
+        # C = s K + diag(σ²/w),   c = s C⁻¹(y − mu),   W = √s L⁻¹
+        covariance = scale * unit(frozen.x) + torch.diag_embed((noise / frozen.weight.unsqueeze(-1)).mT)
+        factor = cholesky(covariance, frozen.jitter)
+        self.jitter.copy_(factor.jitter)
+        residual = (targets - frozen.mean(frozen.x)).mT.unsqueeze(-1)
+        coefficients = scale * torch.cholesky_solve(residual, factor.lower)
+        identity = torch.eye(index.shape[0], dtype=torch.float64, device=frozen.x.device).expand_as(factor.lower)
+        whitener = scale.sqrt() * torch.linalg.solve_triangular(factor.lower, identity, upper=False)
+        points = frozen.x.expand(coefficients.shape[0], *frozen.x.shape).clone()
+        return BasisPredictor(frozen.kernel, frozen.mean, points, coefficients.squeeze(-1), whitener, None)

@@ -1,0 +1,123 @@
+"""The Gram matrix of a stationary kernel, with a gradient written by hand.
+
+Inputs are centred, scaled by the lengthscales and turned into squared distances by one matrix product. The forward
+pass keeps one matrix, ``w = dk/dq`` (up to a constant), and the backward pass needs two thin matrix products with
+``V = w∘K̄``: nothing of the size N1×N2 is differentiated by autograd.
+
+Shapes: ``x1`` is (…, N1, D), ``x2`` is (…, N2, D), ``lengthscale`` is (…, 1, D) or (…, 1, 1), shape parameters are
+(…, 1, 1); leading dimensions broadcast, and gradients are summed over those that were broadcast.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import pad
+
+from candid.kernels.precision import full_precision
+from candid.kernels.profiles import Profile
+
+__all__ = ["stationary_gram"]
+
+# Up to this many features, differences cost no more than a matrix product, and they do not cancel.
+_FEW_FEATURES = 3
+
+
+def stationary_gram(profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale: Tensor, *shapes: Tensor) -> Tensor:
+    """``profile`` at all pairs of ``x1`` and ``x2`` (or ``x1`` and itself if ``x2`` is None); once differentiable."""
+    tensors = (x1, x2, lengthscale, *shapes)
+    if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
+        return _StationaryGram.apply(profile, *tensors)  # pyright: ignore[reportReturnType]
+    a, b = _scaled(profile, x1, x2, lengthscale)
+    return profile.evaluate(_squared_distances(a, b), *shapes)[0]
+
+
+class _StationaryGram(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale: Tensor, *shapes: Tensor) -> Tensor:
+        a, b = _scaled(profile, x1, x2, lengthscale)
+        k, w, *slopes = profile.evaluate(_squared_distances(a, b), *shapes)
+        slopes = [slope if needed else None for slope, needed in zip(slopes, ctx.needs_input_grad[4:], strict=True)]
+        ctx.save_for_backward(a, b, lengthscale, w, *slopes)
+        ctx.profile = profile
+        ctx.shapes = [None if t is None else t.shape for t in (x1, x2, lengthscale, *shapes)]
+        return k
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        a, b, lengthscale, w, *slopes = ctx.saved_tensors
+        needs_x1, needs_x2, needs_lengthscale = ctx.needs_input_grad[1:4]
+        symmetric = b is None
+        b = a if symmetric else b
+
+        x1_bar = x2_bar = lengthscale_bar = None
+        if needs_x1 or needs_x2 or needs_lengthscale:
+            v = w * grad
+            rows = columns = v.new_empty(0)
+            needs_columns = needs_x2 or (symmetric and needs_x1)
+            with full_precision(grad.device):
+                if needs_x1 or needs_lengthscale:
+                    rows = v @ pad(b, (0, 1), value=1.0)  # V b and, as the last column, rowsum(V)
+                if needs_columns:
+                    columns = v.mT @ pad(a, (0, 1), value=1.0)  # Vᵀ a and colsum(V)
+
+            # From scaled inputs back to inputs: a = √stretch·x/ℓ.
+            factor = 2.0 * ctx.profile.slope * math.sqrt(ctx.profile.stretch)
+            if needs_x1:
+                # ā = 2(rowsum(V)·a − V b), and for k(x, x) the same again with Vᵀ
+                a_bar = _pull(rows, a) + _pull(columns, a) if symmetric else _pull(rows, a)
+                x1_bar = (factor * a_bar / lengthscale).sum_to_size(ctx.shapes[0])
+            if needs_x2:
+                # b̄ = 2(colsum(V)·b − Vᵀ a)
+                x2_bar = (factor * _pull(columns, b) / lengthscale).sum_to_size(ctx.shapes[1])
+            if needs_lengthscale:
+                # ℓ̄ = −(Σ a ā + Σ b b̄)/ℓ = −2(Σ rowsum(V) a² + Σ colsum(V) b² − 2 Σ a·(V b))/ℓ
+                column_sums = columns[..., -1:] if needs_columns else v.sum(-2).unsqueeze(-1)
+                moment = (a * (rows[..., -1:] * a - 2.0 * rows[..., :-1])).sum(-2, keepdim=True)
+                moment = moment + (column_sums * b.square()).sum(-2, keepdim=True)
+                lengthscale_bar = (-2.0 * ctx.profile.slope * moment / lengthscale).sum_to_size(ctx.shapes[2])
+
+        shape_bars = [
+            None if slope is None else (slope * grad).sum_to_size(shape)
+            for slope, shape in zip(slopes, ctx.shapes[3:], strict=True)
+        ]
+        return None, x1_bar, x2_bar, lengthscale_bar, *shape_bars
+
+
+def _pull(sums: Tensor, points: Tensor) -> Tensor:
+    """rowsum(V)·a − V b, from V [b, 1]."""
+    return sums[..., -1:] * points - sums[..., :-1]
+
+
+def _scaled(profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> tuple[Tensor, Tensor | None]:
+    centre = x1.mean(-2, keepdim=True)
+    rate = math.sqrt(profile.stretch) / lengthscale
+    return (x1 - centre) * rate, None if x2 is None else (x2 - centre) * rate
+
+
+def _squared_distances(a: Tensor, b: Tensor | None) -> Tensor:
+    """‖a_i − b_j‖² up to rounding, which may leave it below zero; exactly zero on the diagonal if ``b`` is None."""
+    other = a if b is None else b
+    if a.shape[-1] <= _FEW_FEATURES:
+        return _sum_of_squared_differences(a, other)
+    # [‖a‖², 1, −2a]·[1, ‖b‖², b]ᵀ: with the norms first the product for k(x, x) is summed in the same order on both
+    # sides of the diagonal.
+    left = torch.cat([a.square().sum(-1, keepdim=True), torch.ones_like(a[..., :1]), -2.0 * a], -1)
+    right = torch.cat([torch.ones_like(other[..., :1]), other.square().sum(-1, keepdim=True), other], -1)
+    with full_precision(a.device):
+        q = left @ right.mT
+    if b is None:
+        q.diagonal(dim1=-2, dim2=-1).zero_()
+    return q
+
+
+def _sum_of_squared_differences(a: Tensor, b: Tensor) -> Tensor:
+    q = (a[..., 0].unsqueeze(-1) - b[..., 0].unsqueeze(-2)).square_()
+    for d in range(1, a.shape[-1]):
+        difference = a[..., d].unsqueeze(-1) - b[..., d].unsqueeze(-2)
+        q.addcmul_(difference, difference)
+    return q

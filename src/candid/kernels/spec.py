@@ -1,0 +1,78 @@
+"""Kernels from plain data: the way back from :meth:`Kernel.to_spec`. Only the types named here can be made."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+
+from candid.kernels.base import Kernel
+from candid.kernels.composite import Product, Scale, Sum
+from candid.kernels.linear import Linear
+from candid.kernels.periodic import Periodic
+from candid.kernels.stationary import RBF, Matern12, Matern32, Matern52, RationalQuadratic
+from candid.parameters import Hyperparameter
+
+__all__ = ["kernel_from_spec"]
+
+_LEAVES = {kind.__name__: kind for kind in (RBF, Matern12, Matern32, Matern52, RationalQuadratic, Periodic, Linear)}
+_COMBINATIONS = {kind.__name__: kind for kind in (Sum, Product)}
+_DTYPES = {"float32": torch.float32, "float64": torch.float64}
+
+
+def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
+    """Rebuild a kernel from :meth:`Kernel.to_spec`.
+
+    The hyper-parameters have the right shapes and domains and arbitrary values; ``load_state_dict`` brings the values.
+
+    Raises
+    ------
+    ValueError
+        If the description names an unknown type or does not fit the type it names.
+    """
+    try:
+        name, parameters, parts = spec["type"], dict(spec["parameters"]), list(spec["parts"])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError("a kernel is described by its type, parameters and parts; some of them are missing") from None
+    kernel = _empty(name, [kernel_from_spec(part) for part in parts])
+    expected = {own for own, _ in kernel._own_parameters()}
+    if set(parameters) != expected:
+        raise ValueError(f"{name} has the parameters {sorted(expected)}, but its description has {sorted(parameters)}")
+    for own, description in parameters.items():
+        setattr(kernel, own, None if description is None else _parameter(description, own))
+    return kernel
+
+
+def _empty(name: Any, parts: list[Kernel]) -> Kernel:
+    known = [*_LEAVES, *_COMBINATIONS, Scale.__name__]
+    if name not in known:
+        raise ValueError(f"unknown kernel type {name!r}; known ones are {', '.join(sorted(known))}")
+    if name in _COMBINATIONS and parts:
+        return _COMBINATIONS[name](*parts)
+    if name == Scale.__name__ and len(parts) == 1:
+        return Scale(parts[0])
+    if name in _LEAVES and not parts:
+        return _LEAVES[name]()
+    raise ValueError(f"a description of {name} with {len(parts)} parts is not a kernel")
+
+
+def _parameter(description: dict[str, Any], name: str) -> Hyperparameter:
+    try:
+        lower = -math.inf if description["lower"] is None else float(description["lower"])
+        upper = math.inf if description["upper"] is None else float(description["upper"])
+        shape, fixed, dtype = tuple(map(int, description["shape"])), bool(description["fixed"]), description["dtype"]
+        parameter = Hyperparameter(torch.full(shape, _inside(lower, upper)), lower, upper).to(_DTYPES[dtype])
+    except (KeyError, TypeError, ValueError, RuntimeError):
+        raise ValueError(
+            f"the description of {name} needs a shape, a domain, whether it is fixed, and a dtype"
+        ) from None
+    if fixed:
+        parameter.fix()
+    return parameter
+
+
+def _inside(lower: float, upper: float) -> float:
+    if math.isfinite(lower) and math.isfinite(upper):
+        return 0.5 * (lower + upper)
+    return lower + 1.0 if math.isfinite(lower) else upper - 1.0 if math.isfinite(upper) else 0.0

@@ -1,0 +1,119 @@
+"""Stationary kernels: covariance falls with the distance d, where d² = Σ_i (x_i − x'_i)²/ℓ_i².
+
+References
+----------
+C. E. Rasmussen and C. K. I. Williams, Gaussian Processes for Machine Learning (2006), section 4.2.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from candid.kernels import profiles
+from candid.kernels.base import Kernel, check_features, row
+from candid.kernels.gram import stationary_gram
+from candid.parameters import Hyperparameter
+
+__all__ = ["RBF", "Matern12", "Matern32", "Matern52", "RationalQuadratic", "Stationary"]
+
+
+class Stationary(Kernel):
+    """Base of the kernels with a lengthscale; k(x, x) = 1.
+
+    Parameters
+    ----------
+    lengthscale : float, sequence of float or None, default=None
+        One value, or one per feature. None means √D, decided when the kernel is built for D features.
+    """
+
+    lengthscale: Hyperparameter
+
+    def __init__(self, lengthscale: Any = None) -> None:
+        super().__init__()
+        self.register_module("lengthscale", None if lengthscale is None else row(lengthscale))
+
+    @abstractmethod
+    def _gram(self, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> Tensor:
+        """The covariances, once the inputs are known to fit."""
+
+    def forward(self, x1: Tensor, x2: Tensor | None = None) -> Tensor:
+        lengthscale = known_lengthscale(self)
+        check_features(self, lengthscale.shape[-1], x1, x2)
+        return self._gram(x1, x2, lengthscale)
+
+    def diagonal(self, x: Tensor) -> Tensor:
+        return unit_diagonal(known_lengthscale(self), x)
+
+
+class RBF(Stationary):
+    """k = exp(−d²/2): infinitely smooth functions. Also known as squared exponential or Gaussian."""
+
+    def _gram(self, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> Tensor:
+        return stationary_gram(profiles.RBF, x1, x2, lengthscale)
+
+
+class Matern12(Stationary):
+    """k = exp(−d): continuous, nowhere differentiable functions."""
+
+    def _gram(self, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> Tensor:
+        return stationary_gram(profiles.MATERN12, x1, x2, lengthscale)
+
+
+class Matern32(Stationary):
+    """k = (1 + √3 d) exp(−√3 d): once differentiable functions."""
+
+    def _gram(self, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> Tensor:
+        return stationary_gram(profiles.MATERN32, x1, x2, lengthscale)
+
+
+class Matern52(Stationary):
+    """k = (1 + √5 d + 5d²/3) exp(−√5 d): twice differentiable functions."""
+
+    def _gram(self, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> Tensor:
+        return stationary_gram(profiles.MATERN52, x1, x2, lengthscale)
+
+
+class RationalQuadratic(Stationary):
+    """k = (1 + d²/(2α))^(−α): a mixture of RBF kernels with many lengthscales; α → ∞ is one RBF.
+
+    Parameters
+    ----------
+    lengthscale : float, sequence of float or None, default=None
+        One value, or one per feature. None means √D, decided when the kernel is built for D features.
+    alpha : float, default=1.0
+        The smaller, the heavier the tail.
+    """
+
+    alpha: Hyperparameter
+
+    def __init__(self, lengthscale: Any = None, alpha: Any = 1.0) -> None:
+        super().__init__(lengthscale)
+        self.alpha = row(alpha)
+        if self.alpha.raw.shape[-1] != 1:
+            raise ValueError(
+                "RationalQuadratic has one alpha for all features; only lengthscales may differ by feature"
+            )
+
+    def _gram(self, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> Tensor:
+        return stationary_gram(profiles.RATIONAL_QUADRATIC, x1, x2, lengthscale, self.alpha.value)
+
+
+def known_lengthscale(kernel: Kernel) -> Tensor:
+    """The lengthscale, or an error that says how to get one."""
+    lengthscale = kernel.lengthscale
+    if not isinstance(lengthscale, Hyperparameter):
+        raise ValueError(
+            f"{type(kernel).__name__} has no lengthscale yet: it becomes √D when the kernel is built for D features. "
+            f"Call kernel.build(n_features) first, or give a lengthscale"
+        )
+    return lengthscale.value
+
+
+def unit_diagonal(lengthscale: Tensor, x: Tensor) -> Tensor:
+    """Ones, one per row of ``x`` and entry of the kernel's batch."""
+    shape = torch.broadcast_shapes(x.shape[:-1], lengthscale.shape[:-1])
+    return torch.ones(shape, dtype=torch.promote_types(x.dtype, lengthscale.dtype), device=x.device)

@@ -1,0 +1,91 @@
+"""y = f + ε with ε ~ N(0, σ²): σ² learned, known and shared, or known for each row."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from candid.parameters import positive
+
+__all__ = ["Gaussian", "GaussianRows", "GaussianSites"]
+
+LOG_2PI = math.log(2 * math.pi)
+# Smallest noise variance that can be learned, in units of the (standardised) target's variance.
+NOISE_FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class GaussianRows:
+    """The Gaussian likelihood at given rows: noise ``variance`` broadcasts over (row, output)."""
+
+    variance: Tensor
+
+    def expected_log_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """E log p(y|f) for f ~ N(mean, variance)."""
+        # log N(y; mean, σ²) − variance/(2σ²)
+        squares = (y - mean).square() + variance
+        return -0.5 * (LOG_2PI + self.variance.log() + squares / self.variance)
+
+    def log_expected_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """log E p(y|f) for f ~ N(mean, variance)."""
+        # log N(y; mean, variance + σ²)
+        total = variance + self.variance
+        return -0.5 * (LOG_2PI + total.log() + (y - mean).square() / total)
+
+
+class Gaussian(nn.Module):
+    """Gaussian noise, one variance for each output.
+
+    Parameters
+    ----------
+    noise : float
+        Where a learned noise *variance* starts.
+    n_outputs : int
+    known : Tensor, optional
+        Known noise variances of the training rows (N×P) instead of a learned one. Rows that are not training rows then
+        have their average.
+    """
+
+    known: Tensor | None
+
+    def __init__(self, noise: float = 0.1, n_outputs: int = 1, known: Tensor | None = None) -> None:
+        super().__init__()
+        self.register_buffer("known", known)
+        self.noise = positive(torch.full((1, n_outputs), noise), floor=NOISE_FLOOR) if known is None else None
+
+    def at(self, index: Tensor | None = None) -> GaussianRows:
+        """The likelihood of training rows ``index``, or of rows it has not seen."""
+        if self.known is None:
+            return GaussianRows(self.noise.value)  # pyright: ignore[reportOptionalMemberAccess]
+        return GaussianRows(self.known.mean(0, keepdim=True) if index is None else self.known[index])
+
+    def subset(self, index: Tensor) -> Gaussian:
+        """A copy for a model that trains on rows ``index`` only."""
+        part = copy.deepcopy(self)
+        if part.known is not None:
+            part.known = part.known[index]
+        return part
+
+    def sites(self, y: Tensor) -> GaussianSites:
+        """What a family that conditions on the data sees of it."""
+        return GaussianSites(self, y)
+
+
+class GaussianSites(nn.Module):
+    """Targets and noise variances of the training rows, for families that condition on the data."""
+
+    targets: Tensor
+
+    def __init__(self, likelihood: Gaussian, targets: Tensor) -> None:
+        super().__init__()
+        self.likelihood = likelihood
+        self.register_buffer("targets", targets)
+
+    def forward(self, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Targets and noise variances (row × output) of training rows ``index``."""
+        targets = self.targets[index]
+        return targets, self.likelihood.at(index).variance.expand_as(targets)

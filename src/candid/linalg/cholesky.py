@@ -1,0 +1,83 @@
+"""Cholesky factors of covariance matrices that may be singular to working precision."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+__all__ = ["Factor", "NotPositiveDefinite", "cholesky"]
+
+GROWTH = 10.0
+# Jitter is a share of the mean of the diagonal; a matrix that needs more than this is not a covariance.
+LARGEST_JITTER = 1e-1
+# Beyond this it is better to factorise the one matrix in float64 than to blur it further.
+LARGEST_SINGLE_JITTER = 1e-3
+
+
+class NotPositiveDefinite(ArithmeticError):
+    """A matrix that should be a covariance is not one, even with jitter."""
+
+
+@dataclass(frozen=True)
+class Factor:
+    """Lower factor of ``matrix + jitter · mean(diag) · I``; ``jitter`` has one entry for each matrix."""
+
+    lower: Float[Tensor, "*batch n n"]
+    jitter: Float[Tensor, "*batch"]
+
+
+@torch.no_grad()
+def cholesky(matrix: Float[Tensor, "*batch n n"], jitter: float | Tensor = 0.0) -> Factor:
+    """Factorise each matrix of a batch with the least jitter that works, starting from ``jitter``.
+
+    Only the matrices that fail are tried again, each with ten times its own jitter; what does not succeed in float32
+    is factorised in float64. No gradient flows through the factor: callers have closed forms.
+    """
+    _check_finite(matrix)
+    start = torch.as_tensor(jitter, dtype=matrix.dtype, device=matrix.device).expand(matrix.shape[:-2])
+    lower, info = torch.linalg.cholesky_ex(_add_jitter(matrix, start))
+    if not bool(info.any()):
+        return Factor(lower, start)
+    flat, flat_lower = matrix.flatten(0, -3) if matrix.dim() > 2 else matrix[None], lower.reshape(-1, *lower.shape[-2:])
+    flat_jitter = start.reshape(-1).clone()
+    for position in info.reshape(-1).nonzero().flatten().tolist():
+        flat_lower[position], flat_jitter[position] = _stubborn(flat[position], float(flat_jitter[position]))
+    return Factor(flat_lower.reshape(lower.shape), flat_jitter.reshape(start.shape))
+
+
+def _stubborn(matrix: Tensor, failed: float) -> tuple[Tensor, float]:
+    """Factorise one matrix for which ``failed`` was too little jitter."""
+    first = max(failed * GROWTH, 10 * torch.finfo(matrix.dtype).eps)
+    attempts = [(matrix, LARGEST_JITTER)]
+    if matrix.dtype != torch.float64:
+        attempts = [(matrix, LARGEST_SINGLE_JITTER), (matrix.double(), LARGEST_JITTER)]
+    for candidate, largest in attempts:
+        level = first
+        while level <= largest:
+            lower, info = torch.linalg.cholesky_ex(_add_jitter(candidate, torch.as_tensor(level).to(candidate)))
+            if not bool(info):
+                return lower.to(matrix.dtype), level
+            level *= GROWTH
+    raise NotPositiveDefinite(
+        f"a {matrix.shape[-1]}×{matrix.shape[-1]} covariance matrix could not be factorised even with a jitter of "
+        f"{LARGEST_JITTER:g} of its diagonal; check the kernel, or try dtype='float64'"
+    )
+
+
+def _add_jitter(matrix: Tensor, jitter: Tensor) -> Tensor:
+    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
+    shifted = matrix.clone()
+    shifted.diagonal(dim1=-2, dim2=-1).add_((jitter * diagonal.mean(-1)).unsqueeze(-1))
+    return shifted
+
+
+def _check_finite(matrix: Tensor) -> None:
+    # One NaN or infinity anywhere makes the sum non-finite, and the sum is much cheaper than isfinite().all().
+    if not bool(torch.isfinite(matrix.sum())) and not bool(torch.isfinite(matrix).all()):
+        raise NotPositiveDefinite(
+            "a covariance matrix contains NaN or infinity: training has diverged or the inputs are too large; "
+            "try a smaller lr, standardize=True or dtype='float64'"
+        )

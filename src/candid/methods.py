@@ -1,0 +1,206 @@
+"""THE table: every method is a family × weights × objective × steppers, and nothing else.
+
+A row says what a published method is made of, which estimator and flat parameters give it, what our own recipe changes
+and what the published protocol was. Adding a method is adding a row here, or one class in one room.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+__all__ = ["METHODS", "Method", "MethodTable", "check_compatible", "compatible", "find_method", "methods"]
+
+PPGPR = "Jankowiak, Pleiss, Gardner (2020), Parametric Gaussian process regressors"
+
+#: Which objectives a family can be trained with, and which likelihoods each pair supports.
+COMPATIBLE: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
+    {
+        ("inducing", "elbo"): ("gaussian",),
+        ("inducing", "predictive"): ("gaussian",),
+        ("exact", "marginal_likelihood"): ("gaussian",),
+    }
+)
+
+
+@dataclass(frozen=True)
+class Method:
+    """One row of the table.
+
+    Attributes
+    ----------
+    name : str
+        As the papers call it.
+    summary, paper, cost : str
+        What it is, where it is published, and what one training step costs.
+    tasks : tuple of str
+    family, weights, objective : str
+        What it is made of; ``weights`` is None for a family that has none.
+    steppers : mapping
+        Parameter group → stepper.
+    estimator : str
+        The estimator class that gives it, with these ``parameters``.
+    candid : mapping
+        What ``recipe="candid"`` sets beyond the estimator's defaults.
+    published : mapping
+        What ``recipe="paper"`` sets: the published protocol.
+    """
+
+    name: str
+    summary: str
+    paper: str
+    cost: str
+    family: str
+    weights: str | None
+    objective: str
+    estimator: str
+    parameters: Mapping[str, Any]
+    steppers: Mapping[str, str] = field(default_factory=lambda: {"all": "adam"})
+    tasks: tuple[str, ...] = ("regression",)
+    candid: Mapping[str, Any] = field(default_factory=dict)
+    published: Mapping[str, Any] = field(default_factory=dict)
+
+
+# The protocol of the PPGPR paper: Adam at 0.01 with step decay, k-means, a cold start.
+PPGPR_PROTOCOL = MappingProxyType(
+    {
+        "kernel": "matern52",
+        "mean": "zero",
+        "n_inducing": 1000,
+        "init": "kmeans",
+        "batch_size": 1000,
+        "max_epochs": 400,
+        "lr": 0.01,
+        "schedule": "step",
+        "standardize": True,
+    }
+)
+
+
+def _sparse(name: str, weights: str, objective: str, summary: str, cost: str, candid: Mapping, published: Mapping):
+    covariance = {"delta": "none", "diagonal": "diagonal", "full": "full"}[weights]
+    return Method(
+        name=name,
+        summary=summary,
+        paper=PPGPR,
+        cost=cost,
+        family="inducing",
+        weights=weights,
+        objective=objective,
+        estimator="SparseGPRegressor",
+        parameters={"objective": objective, "covariance": covariance},
+        candid=candid,
+        published={**PPGPR_PROTOCOL, **published},
+    )
+
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        row.name: row
+        for row in (
+            Method(
+                name="exact",
+                summary="exact GP, hyper-parameters by the marginal likelihood; up to a few thousand rows",
+                paper="Rasmussen, Williams (2006), Gaussian processes for machine learning",
+                cost="N³",
+                family="exact",
+                weights=None,
+                objective="marginal_likelihood",
+                steppers={"all": "lbfgs"},
+                estimator="ExactGPRegressor",
+                parameters={},
+                published={"kernel": "matern52", "mean": "zero"},
+            ),
+            _sparse(
+                "map",
+                "delta",
+                "elbo",
+                "inducing points with point estimates of their values",
+                "M²B + M³",
+                {"beta": 1.0},
+                {"beta": 1.0},
+            ),
+            _sparse(
+                "svgp",
+                "full",
+                "elbo",
+                "stochastic variational GP: the evidence lower bound with a full q(u)",
+                "M²B + M³",
+                {"beta": 1.0},
+                {"beta": 1.0},
+            ),
+            _sparse(
+                "ppgpr-delta",
+                "delta",
+                "predictive",
+                "parametric GP regressor with point estimates of the inducing values",
+                "M²B + M³",
+                {"beta": 0.2},
+                {"beta": 1.0},
+            ),
+            _sparse(
+                "ppgpr-mf",
+                "diagonal",
+                "predictive",
+                "parametric GP regressor with a diagonal q(u)",
+                "M²B + M³",
+                {"beta": 0.05},
+                {"beta": 0.05},
+            ),
+            _sparse(
+                "ppgpr-chol",
+                "full",
+                "predictive",
+                "parametric GP regressor: the predictive log-likelihood with a full q(u)",
+                "M²B + M³",
+                {"beta": 0.05},
+                {"beta": 0.05},
+            ),
+        )
+    }
+)
+
+
+class MethodTable(tuple[Method, ...]):
+    """The rows of the table, printed as one."""
+
+    def __str__(self) -> str:
+        width = max(len(row.name) for row in self)
+        return "\n".join(f"{row.name:<{width}}  {row.summary} [{', '.join(row.tasks)}; {row.cost}]" for row in self)
+
+    __repr__ = __str__
+
+
+def methods() -> MethodTable:
+    """All methods: name, paper, what each is, tasks, parameters and cost."""
+    return MethodTable(METHODS.values())
+
+
+def find_method(name: str) -> Method:
+    """The row called ``name``; an unknown name is answered with the nearest known ones."""
+    if name not in METHODS:
+        near = difflib.get_close_matches(name, METHODS, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(METHODS)}"
+        raise ValueError(f"there is no method {name!r}; {hint}")
+    return METHODS[name]
+
+
+def compatible(family: str, objective: str, likelihood: str) -> bool:
+    """Whether a family can be trained with an objective under a likelihood."""
+    return likelihood in COMPATIBLE.get((family, objective), ())
+
+
+def check_compatible(family: str, objective: str, likelihood: str) -> None:
+    """Raise, naming the nearest legal choice, where :func:`compatible` says no."""
+    if compatible(family, objective, likelihood):
+        return
+    objectives = [o for (f, o), likelihoods in COMPATIBLE.items() if f == family and likelihood in likelihoods]
+    likelihoods = COMPATIBLE.get((family, objective), ())
+    if objectives:
+        hint = f"with this likelihood use objective={' or '.join(map(repr, objectives))}"
+    else:
+        hint = f"use likelihood={' or '.join(map(repr, likelihoods or ('gaussian',)))}"
+    raise ValueError(f"{family} GPs have no objective {objective!r} for a {likelihood!r} likelihood; {hint}")

@@ -1,0 +1,34 @@
+"""Evidences: the joint log-density of groups of rows under the prior and the noise."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from candid.linalg import normal_log_density
+from candid.marginal import Prior
+
+__all__ = ["NoiseRows", "marginal_likelihood"]
+
+
+class NoiseRows(Protocol):
+    """A Gaussian likelihood at the rows of a batch."""
+
+    @property
+    def variance(self) -> Tensor: ...
+
+
+def marginal_likelihood(prior: Prior, likelihood: NoiseRows, y: Tensor, weight: Tensor) -> Tensor:
+    """log p(y) of all rows together, summed over independent outputs.
+
+    A row of weight w counts as w identical rows: these say of f what one row with noise σ²/w says, and their
+    agreement with each other adds −½(w−1) log(2πσ²) − ½ log w.
+    """
+    noise = likelihood.variance.expand_as(y)
+    # log N(y; mu, K + diag(σ²/w))
+    covariance = prior.covariance + torch.diag_embed((noise / weight.unsqueeze(-1)).mT)
+    joint = normal_log_density(covariance, (y - prior.mean).mT).sum(-1)
+    agreement = -0.5 * ((weight.unsqueeze(-1) - 1) * (2 * torch.pi * noise).log() + weight.log().unsqueeze(-1))
+    return joint + agreement.sum((-2, -1))

@@ -1,0 +1,43 @@
+"""The interface of q(v)."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+__all__ = ["Weights"]
+
+
+class Weights(nn.Module, ABC):
+    """A distribution q(v) = N(m, S) over M whitened inducing values, batched over GPs (and chains)."""
+
+    mean: Tensor  # (…, M)
+
+    @abstractmethod
+    def spread(self, features: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch n"]:
+        """aᵀ S a for each column a of ``features``."""
+
+    @abstractmethod
+    def penalty(self) -> Tensor:
+        """KL(q ‖ N(0, I)) in nats, or −log N(m; 0, I) for a point; summed over the GPs (the last batch dimension)."""
+
+    @abstractmethod
+    def root(self) -> Tensor | None:
+        """What a predictor needs of S = R Rᵀ: None where S = 0, the diagonal of R (…, M), or R itself (…, M, M)."""
+
+    @abstractmethod
+    def assign(self, mean: Tensor, precision: Tensor) -> None:
+        """Set m, and S as near to ``precision``⁻¹ as this kind of q(v) allows (in the sense of the KL divergence)."""
+
+    def project(self, features: Float[Tensor, "*batch m n"]) -> tuple[Tensor, Tensor]:
+        """Mean aᵀm and spread aᵀSa of the latent function for each column of whitened features."""
+        # mean = Aᵀ m
+        mean = (features.mT @ self.mean.unsqueeze(-1)).squeeze(-1)
+        return mean, self.spread(features)
+
+
+def over_gps(nats: Float[Tensor, "*batch"]) -> Tensor:
+    """Sum over the GPs of one model, never over chains."""
+    return nats.sum(-1) if nats.dim() else nats

@@ -1,0 +1,80 @@
+"""Normal distributions over the inducing values.
+
+KL(N(m, S) ‖ N(0, I)) = ½(tr S + mᵀm − M − log det S)
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from candid.weights.base import Weights, over_gps
+
+__all__ = ["Diagonal", "Full", "Solved"]
+
+
+class Diagonal(Weights):
+    """q(v) = N(m, diag(s²)); never builds an M×M matrix."""
+
+    def __init__(self, n_inducing: int, batch_shape: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(*batch_shape, n_inducing))
+        self.log_scale = nn.Parameter(torch.zeros(*batch_shape, n_inducing))
+
+    def spread(self, features: Tensor) -> Tensor:
+        # Σ_m s_m² a_m²
+        variance = (2 * self.log_scale).exp()
+        return (features.square().mT @ variance.unsqueeze(-1)).squeeze(-1)
+
+    def penalty(self) -> Tensor:
+        trace = (2 * self.log_scale).exp().sum(-1)
+        log_det = 2 * self.log_scale.sum(-1)
+        return over_gps(0.5 * (trace + self.mean.square().sum(-1) - self.mean.shape[-1] - log_det))
+
+    def root(self) -> Tensor:
+        return self.log_scale.exp()
+
+    @torch.no_grad()
+    def assign(self, mean: Tensor, precision: Tensor) -> None:
+        # The diagonal S that is closest in KL(q‖·) to the full posterior is 1/diag(precision), not diag(precision⁻¹).
+        self.mean.copy_(mean)
+        self.log_scale.copy_(-0.5 * precision.diagonal(dim1=-2, dim2=-1).log())
+
+
+class Full(Weights):
+    """q(v) = N(m, L_S L_Sᵀ) with a lower-triangular L_S."""
+
+    def __init__(self, n_inducing: int, batch_shape: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.mean = nn.Parameter(torch.zeros(*batch_shape, n_inducing))
+        self.lower = nn.Parameter(torch.eye(n_inducing).expand(*batch_shape, n_inducing, n_inducing).clone())
+
+    def spread(self, features: Tensor) -> Tensor:
+        # ‖L_Sᵀ a‖²
+        return (self.root().mT @ features).square().sum(-2)
+
+    def penalty(self) -> Tensor:
+        lower = self.root()
+        # log det S = Σ log (L_S)_mm², whatever the sign of the diagonal
+        log_det = lower.diagonal(dim1=-2, dim2=-1).square().log().sum(-1)
+        trace = lower.square().sum((-2, -1))
+        return over_gps(0.5 * (trace + self.mean.square().sum(-1) - self.mean.shape[-1] - log_det))
+
+    def root(self) -> Tensor:
+        return self.lower.tril()
+
+    @torch.no_grad()
+    def assign(self, mean: Tensor, precision: Tensor) -> None:
+        self.mean.copy_(mean)
+        # S = precision⁻¹, computed as C⁻ᵀC⁻¹ and factorised again to be lower-triangular
+        inverse = torch.cholesky_inverse(torch.linalg.cholesky(precision.double()))
+        self.lower.copy_(torch.linalg.cholesky(inverse).to(self.lower.dtype))
+
+
+class Solved(Full):
+    """q(v) that is computed in closed form from the data rather than learned; see :func:`optimal_weights`."""
+
+    def __init__(self, n_inducing: int, batch_shape: tuple[int, ...] = ()) -> None:
+        super().__init__(n_inducing, batch_shape)
+        self.mean.requires_grad_(False)
+        self.lower.requires_grad_(False)
