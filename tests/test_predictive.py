@@ -94,7 +94,7 @@ def test_rows_end_and_only_rows_are_indexed():
 def test_blocks_do_not_change_results(monkeypatch):
     p, y = mixture((50, 2)), np.random.default_rng(5).normal(size=(50, 2))
     whole = [p.log_prob(y), p.cdf(y), p.crps(y), p.z_score(y), p.quantile(0.3)]
-    monkeypatch.setattr("candid.predictive._BLOCK", 24)
+    monkeypatch.setattr("candid.predictive.mixture._BLOCK", 24)
     for before, after in zip(whole, [p.log_prob(y), p.cdf(y), p.crps(y), p.z_score(y), p.quantile(0.3)], strict=True):
         np.testing.assert_allclose(after, before, rtol=1e-13)
 

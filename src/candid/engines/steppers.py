@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -12,6 +13,10 @@ from torch import nn
 from candid.linalg import NotPositiveDefinite
 
 __all__ = ["STEPPERS", "Adam", "LBFGS", "Stepper", "make_steppers", "take_step"]
+
+# The loss of a point at which it cannot be evaluated: finite, because the line search interpolates, and low enough for
+# its square to be finite in float32.
+FORBIDDEN = 1e10
 
 #: Evaluates the loss, leaves its gradients in the parameters and returns its value.
 Evaluate = Callable[[], float]
@@ -61,18 +66,21 @@ class Adam(Stepper):
 class LBFGS(Stepper):
     """Limited-memory BFGS with a line search by the strong Wolfe conditions, for smooth objectives of all rows.
 
-    One step is a few iterations. A point at which the loss cannot be evaluated counts as infinitely bad, so the line
-    search backs away from it.
+    One step is a few iterations. A point at which the loss cannot be evaluated counts as very bad, so the line search
+    backs away from it; where not even the first point of a step can be evaluated, the loss of the step is infinite.
     """
 
     needs_one_gradient = False
     iterations_per_step = 5
+    # Torch would stop a step after 1¼ evaluations for each iteration, which a line search often exceeds.
+    evaluations_per_iteration = 25
 
     def __init__(self, parameters: Sequence[nn.Parameter], lr: float) -> None:
         self.optimizer = torch.optim.LBFGS(
             parameters,
             lr=1.0,
             max_iter=self.iterations_per_step,
+            max_eval=self.iterations_per_step * self.evaluations_per_iteration,
             history_size=20,
             tolerance_grad=1e-6,
             tolerance_change=1e-9,
@@ -84,16 +92,20 @@ class LBFGS(Stepper):
         """The line search finds its own step length."""
 
     def advance(self, evaluate: Evaluate) -> float:
+        outside = math.inf
+
         def careful() -> float:
+            nonlocal outside
             try:
                 loss = evaluate()
             except NotPositiveDefinite:
-                loss = float("inf")
-            if loss != loss or loss == float("inf"):
-                for parameter in self.parameters:
-                    parameter.grad = torch.zeros_like(parameter)
-                return float("inf")
-            return loss
+                loss = math.nan
+            if math.isfinite(loss):
+                outside = FORBIDDEN
+                return loss
+            for parameter in self.parameters:
+                parameter.grad = torch.zeros_like(parameter)
+            return outside
 
         before = self._iterations()
         loss = float(self.optimizer.step(careful))

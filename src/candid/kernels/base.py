@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from candid.parameters import Hyperparameter, positive
 
-__all__ = ["Kernel"]
+__all__ = ["Kernel", "check_features", "readable", "resize", "row"]
 
 
 class Kernel(nn.Module, ABC):

@@ -18,7 +18,16 @@ from candid.kernels.base import Kernel, check_features, row
 from candid.kernels.gram import stationary_gram
 from candid.parameters import Hyperparameter
 
-__all__ = ["RBF", "Matern12", "Matern32", "Matern52", "RationalQuadratic", "Stationary"]
+__all__ = [
+    "RBF",
+    "Matern12",
+    "Matern32",
+    "Matern52",
+    "RationalQuadratic",
+    "Stationary",
+    "known_lengthscale",
+    "unit_diagonal",
+]
 
 
 class Stationary(Kernel):

@@ -1,0 +1,20 @@
+"""Predictive distributions: what a fitted model says about new rows, in the units of y.
+
+Arrays have shape ``(N,)`` for one output or ``(N, P)`` for several; mixtures carry their sites on one more, last, axis.
+Everything here is numpy in float64. Rows and outputs are described by their marginals; only :class:`JointNormal` knows
+how rows depend on each other. A standard deviation of zero is allowed and means a point mass, which counts half at its
+own position in ``cdf``.
+
+References
+----------
+Grimit, Gneiting, Berrocal, Johnson (2006): the CRPS of a mixture of normals in closed form.
+"""
+
+from __future__ import annotations
+
+from candid.predictive.base import Predictive
+from candid.predictive.joint import JointNormal
+from candid.predictive.mixture import PredictiveMixture
+from candid.predictive.normal import PredictiveNormal
+
+__all__ = ["JointNormal", "Predictive", "PredictiveMixture", "PredictiveNormal"]
