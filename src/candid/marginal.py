@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from jaxtyping import Float, Int
 from torch import Tensor
 
 __all__ = ["Batch", "Evaluation", "Marginal", "Prior"]
@@ -17,11 +18,11 @@ __all__ = ["Batch", "Evaluation", "Marginal", "Prior"]
 class Batch:
     """Some rows of the table. ``total`` is the sum of the weights of *all* training rows: the ``N`` of the formulas."""
 
-    x: Tensor  # B×D
-    y: Tensor  # B×P
-    weight: Tensor  # B
+    x: Float[Tensor, "b d"]
+    y: Float[Tensor, "b p"]
+    weight: Float[Tensor, " b"]
     total: float
-    index: Tensor | None = None  # which training rows these are; None for rows that are not training rows
+    index: Int[Tensor, " b"] | None = None  # which training rows these are; None for rows that are not training rows
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,9 @@ class Marginal:
     variance is their sum.
     """
 
-    mean: Tensor
-    residual: Tensor
-    spread: Tensor
+    mean: Float[Tensor, "*#axes n p"]
+    residual: Float[Tensor, "*#axes n p"]
+    spread: Float[Tensor, "*#axes n p"]
     log_weight: Tensor | None = None  # of each site, normalised; None where there is no site axis
 
     @property
@@ -46,8 +47,9 @@ class Marginal:
 class Evaluation:
     """What a family says about a batch: its marginals, and penalties in whole-data nats (larger is worse).
 
-    Names of penalties in use: ``kl`` (KL(q‖p) of the weights, or −log p(v) for point estimates), ``omega`` (disagreement
-    of decoupled kernels), ``kl_aux`` (auxiliary variables of a likelihood), ``prior`` (−log p of hyper-parameters).
+    Names of penalties in use: ``kl`` (KL(q‖p) of the weights, or −log p(v) for point estimates), ``omega``
+    (disagreement of decoupled kernels), ``kl_aux`` (auxiliary variables of a likelihood), ``prior`` (−log p of
+    hyper-parameters).
     """
 
     marginal: Marginal
@@ -56,8 +58,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Prior:
-    """Joint prior of the latent function at a group of rows: mean (…, row, output), covariance (…, output, row, row)."""
+    """Joint prior of the latent function at a group of rows."""
 
-    mean: Tensor
-    covariance: Tensor
-
+    mean: Float[Tensor, "*batch n p"]
+    covariance: Float[Tensor, "*batch p n n"]

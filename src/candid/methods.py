@@ -147,7 +147,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "predictive",
                 "parametric GP regressor with a diagonal q(u)",
                 "M²B + M³",
-                {"beta": 0.05},
+                {"beta": 0.2},
                 {"beta": 0.05},
             ),
             _sparse(
@@ -156,7 +156,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "predictive",
                 "parametric GP regressor: the predictive log-likelihood with a full q(u)",
                 "M²B + M³",
-                {"beta": 0.05},
+                {"beta": 0.2},
                 {"beta": 0.05},
             ),
         )

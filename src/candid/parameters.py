@@ -15,6 +15,9 @@ from torch import Tensor, nn
 
 __all__ = ["Hyperparameter", "hyperparameters", "positive", "real"]
 
+# Where restrict() puts a value that lies outside: about a thousandth inside the domain.
+NEAR_BOUND = math.log(1e-3)
+
 
 class Hyperparameter(nn.Module):
     """A learned tensor whose entries stay strictly between ``lower`` and ``upper``.
@@ -24,11 +27,14 @@ class Hyperparameter(nn.Module):
     ========================  ================================================================
     (−∞, ∞)                   raw
     (lower, ∞)                lower + exp(raw)
+    (−∞, upper)               upper − exp(−raw)
     (lower, upper)            lower + (upper − lower)·sigmoid(raw)
     (lower, upper), 0 < lower the same on the logarithmic scale
     ========================  ================================================================
 
-    So a positive parameter without bounds is sampled and regularised through its logarithm.
+    So a positive parameter without bounds is sampled and regularised through its logarithm. An optimiser that walks off
+    along a flat direction (the lengthscale of a feature that does not matter) meets the ends of the floating-point
+    range as bounds.
     """
 
     raw: nn.Parameter
@@ -43,12 +49,15 @@ class Hyperparameter(nn.Module):
     @property
     def value(self) -> Tensor:
         if self.upper < math.inf:
+            if self.lower == -math.inf:
+                return self.upper - torch.exp(-self.raw)
             share = torch.sigmoid(self.raw)
             if self.lower > 0:
                 return self.lower * torch.exp(share * math.log(self.upper / self.lower))
             return self.lower + (self.upper - self.lower) * share
         if self.lower > -math.inf:
-            return self.lower + torch.exp(self.raw)
+            largest = _largest_logarithm(self.raw.dtype)
+            return self.lower + torch.exp(self.raw.clamp(-largest, largest))
         return self.raw
 
     @property
@@ -78,21 +87,23 @@ class Hyperparameter(nn.Module):
             raise ValueError(f"a hyper-parameter needs lower < upper, got ({lower}, {upper})")
         value = self.value.clone()
         self.lower, self.upper = float(lower), float(upper)
-        if upper < math.inf:
-            value = value.clamp(lower + 1e-3 * (upper - lower), upper - 1e-3 * (upper - lower))
-        elif lower > -math.inf:
-            value = torch.where(value > lower, value, torch.as_tensor(lower + 1e-3 * max(abs(lower), 1.0)).to(value))
-        self.raw.copy_(self._to_raw(value))
+        raw = torch.where(value > self.lower, self._to_raw(value), NEAR_BOUND)
+        self.raw.copy_(torch.where(value < self.upper, raw, -NEAR_BOUND))
 
     def _check(self, value: Tensor) -> None:
         if not bool(((value > self.lower) & (value < self.upper)).all()):
-            raise ValueError(f"a hyper-parameter must lie between {self.lower:g} and {self.upper:g}, got {value.tolist()}")
+            raise ValueError(
+                f"a hyper-parameter must lie between {self.lower:g} and {self.upper:g}, got {value.tolist()}"
+            )
 
     def _to_raw(self, value: Tensor) -> Tensor:
         if self.upper < math.inf:
+            if self.lower == -math.inf:
+                return -torch.log(self.upper - value)
+            share = (value - self.lower) / (self.upper - self.lower)
             if self.lower > 0:
-                return torch.logit(torch.log(value / self.lower) / math.log(self.upper / self.lower))
-            return torch.logit((value - self.lower) / (self.upper - self.lower))
+                share = torch.log(value / self.lower) / math.log(self.upper / self.lower)
+            return torch.logit(share, eps=torch.finfo(value.dtype).eps)
         if self.lower > -math.inf:
             return torch.log(value - self.lower)
         return value.clone()
@@ -100,6 +111,10 @@ class Hyperparameter(nn.Module):
     def extra_repr(self) -> str:
         domain = "" if (self.lower, self.upper) == (-math.inf, math.inf) else f", in ({self.lower:g}, {self.upper:g})"
         return f"{tuple(self.raw.shape)}{domain}{', fixed' if self.fixed else ''}"
+
+
+def _largest_logarithm(dtype: torch.dtype) -> float:
+    return 0.98 * math.log(torch.finfo(dtype).max)
 
 
 def real(value) -> Hyperparameter:

@@ -17,7 +17,7 @@ from candid.engines.rows import Rows
 from candid.families import Exact, Inducing, Mean
 from candid.kernels import Kernel
 from candid.likelihoods import Gaussian
-from candid.parameters import hyperparameters
+from candid.priors import HyperPrior
 from candid.weights import optimal_weights
 
 __all__ = ["fit_hyperparameters", "place_points", "solve_weights"]
@@ -47,20 +47,24 @@ def place_points(x: np.ndarray, n_points: int, how: str, seed: int) -> np.ndarra
 
 
 def fit_hyperparameters(
-    kernel: Kernel, mean: Mean, likelihood: Gaussian, rows: Rows, n_rows: int, seed: int, max_epochs: int = 12
+    kernel: Kernel,
+    mean: Mean,
+    likelihood: Gaussian,
+    prior: HyperPrior | None,
+    rows: Rows,
+    n_rows: int,
+    seed: int,
+    max_epochs: int = 12,
 ) -> None:
     """Move kernel, mean and noise, in place, to the maximum of the exact marginal likelihood of ``n_rows`` random rows."""
     index = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:n_rows].to(rows.x.device)
-    double = rows.subset(index).to(torch.float64)
-    own = likelihood.subset(index).double()
-    family = Exact(
-        copy.deepcopy(kernel).double(), copy.deepcopy(mean).double(), double.x, own.sites(double.y), double.weight
-    ).double()
-    problem = Problem(family, own, "marginal_likelihood")
-    train(problem, double, Plan({"all": "lbfgs"}, max_epochs=max_epochs, batch_size=len(double)))
-    for target, source in ((kernel, family.kernel), (mean, family.mean), (likelihood, own)):
-        for (_, old), (_, new) in zip(hyperparameters(target), hyperparameters(source), strict=True):
-            old.set(new.value)
+    some = rows.subset(index).to(torch.float64)
+    noise = likelihood if likelihood.known is None else likelihood.subset(index)
+    family = Exact(kernel, mean, some.x, noise.sites(some.y), some.weight)
+    problem = Problem(family, noise, "marginal_likelihood", prior=prior).double()
+    train(problem, some, Plan({"all": "lbfgs"}, max_epochs=max_epochs, batch_size=len(some), seed=seed))
+    for part in (kernel, mean, likelihood):
+        part.to(rows.x.dtype)
 
 
 @torch.no_grad()

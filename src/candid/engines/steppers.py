@@ -12,7 +12,7 @@ from torch import nn
 
 from candid.linalg import NotPositiveDefinite
 
-__all__ = ["STEPPERS", "Adam", "LBFGS", "Stepper", "make_steppers", "take_step"]
+__all__ = ["LBFGS", "STEPPERS", "Adam", "Stepper", "make_steppers", "take_step"]
 
 # The loss of a point at which it cannot be evaluated: finite, because the line search interpolates, and low enough for
 # its square to be finite in float32.
@@ -45,9 +45,7 @@ class Stepper(ABC):
     def restore(self, state: Mapping[str, Any]) -> None:
         self.converged = bool(state["converged"])
         entries = {int(position): entry for position, entry in state["optimizer"].items()}
-        self.optimizer.load_state_dict(
-            {"state": entries, "param_groups": self.optimizer.state_dict()["param_groups"]}
-        )
+        self.optimizer.load_state_dict({"state": entries, "param_groups": self.optimizer.state_dict()["param_groups"]})
 
 
 class Adam(Stepper):
@@ -119,15 +117,13 @@ class LBFGS(Stepper):
 STEPPERS: dict[str, type[Adam] | type[LBFGS]] = {"adam": Adam, "lbfgs": LBFGS}
 
 
-def make_steppers(
-    recipe: Mapping[str, str], groups: Mapping[str, Sequence[nn.Parameter]], lr: float
-) -> list[Stepper]:
+def make_steppers(recipe: Mapping[str, str], groups: Mapping[str, Sequence[nn.Parameter]], lr: float) -> list[Stepper]:
     """One stepper for each parameter group that a method names and that has something to learn."""
     return [STEPPERS[kind](groups[group], lr) for group, kind in recipe.items() if groups[group]]
 
 
 def take_step(steppers: Sequence[Stepper], evaluate: Evaluate) -> float:
-    """Let every stepper advance; those that need one gradient share one evaluation. Returns the loss before the step."""
+    """Let every stepper advance; those that need one gradient share one. Returns the loss before the step."""
     loss = float("nan")
     sharing = [stepper for stepper in steppers if stepper.needs_one_gradient]
     if sharing:

@@ -160,7 +160,7 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._fitted = fit_best(self, table, seed, start)
         self.predictor_: TablePredictor = self._fitted.predictor
         if self.predict_dtype == "float32":
-            self.predictor_ = self.predictor_.float()
+            self.predictor_.inner.float()
         self.history_ = self._fitted.history
         self.kernel_ = self._fitted.kernel
         self.jitter_ = self._fitted.jitter

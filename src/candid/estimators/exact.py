@@ -78,7 +78,6 @@ n_restarts, device, n_threads, predict_dtype, random_state, verbose, checkpoint_
             max_epochs=self.max_epochs,
             batch_size=n_rows,
             patience=self.patience,
-            time_budget=self.time_budget,
             seed=seed,
         )
 

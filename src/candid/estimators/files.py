@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -35,13 +35,21 @@ class ModelFileError(ValueError):
     """A model file is damaged, of another kind, or from another version."""
 
 
-class Header(BaseModel):
+class Stamp(BaseModel):
+    """What every version of the header has."""
+
+    # Infinities are bounds of hyper-parameters.
+    model_config = ConfigDict(strict=True, ser_json_inf_nan="constants")
+
+    format: str
+    version: int
+
+
+class Header(Stamp):
     """The JSON part of a model file."""
 
     model_config = ConfigDict(extra="forbid")
 
-    format: str
-    version: int
     estimator: str
     parameters: dict[str, Any]
     predictor: dict[str, Any]
@@ -95,11 +103,15 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     text, tensors = _read(Path(path))
     try:
+        stamp = Stamp.model_validate_json(text)
+        if (stamp.format, stamp.version) != (FORMAT, VERSION):
+            raise ModelFileError(
+                f"{path} is {stamp.format!r} version {stamp.version}; this candid reads {FORMAT!r} version {VERSION}"
+            )
         header = Header.model_validate_json(text)
     except ValidationError as error:
-        raise ModelFileError(f"{path} has an incomplete header; save the model again ({error.error_count()} faults)") from error
-    if header.format != FORMAT or header.version != VERSION:
-        raise ModelFileError(f"{path} is {header.format} version {header.version}; this candid reads version {VERSION}")
+        faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:3])
+        raise ModelFileError(f"{path} has a faulty header ({faults}); save the model again") from error
     if header.estimator not in ESTIMATORS:
         raise ModelFileError(f"{path} names an estimator {header.estimator!r} that candid does not have")
     try:
@@ -109,16 +121,17 @@ def load(path: str | os.PathLike[str]) -> Any:
 
 
 def _assemble(kind: type, header: Header, tensors: dict[str, Tensor]) -> Any:
-    _check_sizes(header.model_dump(), sum(tensor.numel() for tensor in tensors.values()))
+    _check_sizes(header, tensors)
     parameters = {name: _decode(value, tensors) for name, value in header.parameters.items()}
     estimator = kind(**parameters)
+    estimator._validate_params()
     state = {name.removeprefix("predictor."): t for name, t in tensors.items() if name.startswith("predictor.")}
-    n_outputs = state["y_scale"].shape[0]
+    n_outputs = len(state["y_scale"])
     inner = predictor_from_spec(header.predictor)
     predictor = TablePredictor(
         inner, Standardizer.identity(header.n_features), Standardizer.identity(n_outputs), torch.ones(n_outputs)
-    ).to(state["noise_variance"].dtype)
-    predictor.load_state_dict(state)
+    )
+    predictor.load_state_dict(state, assign=True)
     kernel = kernel_from_spec(header.kernel)
     kernel.load_state_dict({n.removeprefix("kernel."): t for n, t in tensors.items() if n.startswith("kernel.")})
     estimator.predictor_, estimator.kernel_ = predictor, kernel
@@ -155,21 +168,37 @@ def _checksum(header: str, tensors: dict[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def _check_sizes(tree: Any, most: int) -> None:
-    """Refuse a header that asks for larger tensors than the file holds: it would only exhaust memory."""
+def _check_sizes(header: Header, tensors: dict[str, Tensor]) -> None:
+    """Refuse a header that does not fit the tensors: one that asks for more than the file holds would exhaust memory."""
+    if not all(tensor.dtype in (torch.float32, torch.float64) for tensor in tensors.values()):
+        raise ValueError("a model consists of float32 and float64 tensors, and it has others")
+    if header.vector_target and len(tensors["predictor.y_scale"]) != 1:
+        raise ValueError("the target is a vector, but there are several outputs")
+    if header.feature_names is not None and len(header.feature_names) != header.n_features:
+        raise ValueError(f"{len(header.feature_names)} feature names do not fit {header.n_features} features")
+    most = sum(tensor.numel() for tensor in tensors.values())
+    kernels = [value["kernel"] for value in header.parameters.values() if isinstance(value, dict) and "kernel" in value]
+    for size in _sizes([[header.n_features], header.predictor, header.kernel, kernels]):
+        if size > most:
+            raise ValueError("the header asks for larger tensors than the file holds")
+
+
+def _sizes(tree: Any) -> Iterator[int]:
+    """How many entries the tensors have that a description speaks of."""
     if isinstance(tree, dict):
         tree = list(tree.values())
     if isinstance(tree, list):
-        if tree and all(isinstance(size, int) for size in tree) and math.prod(tree) > max(most, 1):
-            raise ValueError("the header asks for larger tensors than the file holds")
+        yield math.prod(abs(entry) for entry in tree if isinstance(entry, int) and not isinstance(entry, bool))
         for branch in tree:
-            _check_sizes(branch, most)
+            yield from _sizes(branch)
 
 
 def _encode(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
     """A parameter as JSON; arrays move to ``tensors``."""
     if value is None or isinstance(value, (bool, str)):
         return value
+    if isinstance(value, np.bool_):
+        return bool(value)
     if isinstance(value, (int, np.integer)):
         return int(value)
     if isinstance(value, (float, np.floating)):

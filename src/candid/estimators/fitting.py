@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import json
 import math
+import time
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,18 @@ from candid.engines import Checkpoint, Problem, ProgressBar, Rows, pick_device, 
 from candid.estimators.inputs import Table, check_range
 from candid.estimators.scaling import Standardizer
 from candid.estimators.table_predictor import TablePredictor
-from candid.kernels import Kernel
-from candid.kernels.units import in_units
+from candid.kernels import Kernel, in_units
 from candid.parameters import hyperparameters
 
 __all__ = ["Fitted", "Setting", "fit_best"]
 
-# Parameters that do not change the result, and so do not belong to a checkpoint's key.
-INCIDENTAL = {"verbose", "checkpoint_dir", "callbacks", "n_threads", "time_budget", "predict_dtype", "random_state"}
+# Parameters that do not change the result, or only through the seed and the table, and so are not in a checkpoint's key.
+INCIDENTAL = {"verbose", "checkpoint_dir", "callbacks", "n_threads", "time_budget", "predict_dtype", "random_state", "alpha"}
 # Jitter above this share of the kernel's diagonal is worth telling the user about.
 LARGE_JITTER = 1e-3
 SMALLEST_NOISE = 1e-10
+# Standard deviations whose squares are float64 numbers.
+LARGEST_SCALE = 1e150
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,19 @@ class Fitted:
         return in_units(fitted, torch.as_tensor(self.inputs.scale), torch.as_tensor(self.targets.scale))
 
 
+class Budget:
+    """Seconds for a whole fit: starting points and restarts count as well as training."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._end = None if seconds is None else time.perf_counter() + seconds
+
+    def left(self) -> float | None:
+        return None if self._end is None else max(self._end - time.perf_counter(), 0.0)
+
+    def spent(self) -> bool:
+        return self.left() == 0.0
+
+
 def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> Fitted:
     """Train ``n_restarts`` times and keep the run with the best training objective.
 
@@ -72,22 +86,26 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
     rows = _tensors(training, inputs, targets, device, dtype)
     held_out_rows = _tensors(held_out, inputs, targets, device, dtype) if held_out is not None else None
     known_noise = _known_noise(training, targets, device, dtype)
-    setting = Setting(rows, known_noise, inputs, start.problem if start is not None else None)
+    # A copy, so that a run that is broken off leaves the earlier fit as it was.
+    setting = Setting(rows, known_noise, inputs, copy.deepcopy(start.problem) if start is not None else None)
     # Densities in the units of y differ from those of standardised targets by the Jacobian.
     offset = float(np.log(targets.scale).sum())
     name = type(estimator).__name__
 
     candidates: list[tuple[float, Problem, list[dict[str, Any]]]] = []
     checkpoints: list[Checkpoint] = []
+    budget = Budget(estimator.time_budget)
     with threads(estimator.n_threads), ProgressBar(name, estimator.verbose) as progress:
         for restart in range(estimator.n_restarts if start is None else 1):
+            if restart and budget.spent():
+                break
             problem = estimator._build(setting, seed + restart)
             if restart:
                 _perturb(problem, seed + restart)
-            checkpoint = _checkpoint(estimator, table, f"{seed}-{restart}")
+            checkpoint = _checkpoint(estimator, table, [seed, restart, setting.start])
             if checkpoint is not None:
                 checkpoints.append(checkpoint)
-            plan = replace(estimator._plan(len(rows), seed + restart), offset=offset)
+            plan = replace(estimator._plan(len(rows), seed + restart), time_budget=budget.left(), offset=offset)
             history = train(problem, rows, plan, held_out_rows, checkpoint, estimator.callbacks, progress)
             candidates.append((history[-1]["loss"] if history else math.inf, problem, history))
     _, problem, history = min(candidates, key=lambda candidate: candidate[0])
@@ -116,7 +134,13 @@ def _finish(
 
 def _scalings(estimator: Any, table: Table) -> tuple[Standardizer, Standardizer]:
     if estimator.standardize:
-        return Standardizer.fit(table.x, table.weight), Standardizer.fit(table.y, table.weight)
+        targets = Standardizer.fit(table.y, table.weight)
+        if not ((targets.scale > 1 / LARGEST_SCALE) & (targets.scale < LARGEST_SCALE)).all():
+            raise ValueError(
+                f"the standard deviation of y is {targets.scale.max():.0e}, so its variance does not fit into a float64 "
+                "number; give y in another unit"
+            )
+        return Standardizer.fit(table.x, table.weight), targets
     return Standardizer.identity(table.x.shape[1]), Standardizer.identity(table.y.shape[1])
 
 
@@ -157,13 +181,32 @@ def _perturb(problem: Problem, seed: int) -> None:
             parameter.raw.data.add_(noise.to(parameter.raw))
 
 
-def _checkpoint(estimator: Any, table: Table, run: str) -> Checkpoint | None:
-    """The checkpoint of this run, keyed by what determines its result: parameters, data and seed."""
+def _checkpoint(estimator: Any, table: Table, run: list[Any]) -> Checkpoint | None:
+    """The checkpoint of this run, keyed by what determines its result: parameters, data, seed and starting point."""
     if estimator.checkpoint_dir is None:
         return None
-    settings = {name: repr(value) for name, value in estimator.get_params().items() if name not in INCIDENTAL}
-    digest = hashlib.sha256(json.dumps([type(estimator).__name__, settings, run], sort_keys=True).encode())
-    for part in (table.x, table.y, table.weight):
-        digest.update(repr(part.shape).encode())
-        digest.update(np.ascontiguousarray(part).tobytes())
+    settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in INCIDENTAL}
+    digest = hashlib.sha256()
+    _describe([type(estimator).__name__, run, settings, table.x, table.y, table.weight, table.noise], digest)
     return Checkpoint(Path(estimator.checkpoint_dir) / f"candid-{digest.hexdigest()[:24]}.safetensors")
+
+
+def _describe(value: Any, digest: Any) -> None:
+    """Feed a value to a digest with all its digits; the repr of arrays and kernels is for people and leaves some out."""
+    digest.update(type(value).__name__.encode())
+    if isinstance(value, torch.nn.Module):
+        tensors = {name: tensor.cpu().numpy() for name, tensor in value.state_dict().items()}
+        _describe([value.to_spec() if isinstance(value, Kernel) else None, tensors], digest)
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            _describe([key, value[key]], digest)
+    elif isinstance(value, (list, tuple)):
+        digest.update(str(len(value)).encode())
+        for entry in value:
+            _describe(entry, digest)
+    elif value is None or isinstance(value, (str, bool, int, float)) or is_dataclass(value):
+        digest.update(repr(value).encode())
+    else:
+        array = np.ascontiguousarray(value)
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(array.tobytes())

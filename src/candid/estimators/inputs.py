@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,8 +45,10 @@ class Table:
 
 def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, alpha: Any, reset: bool) -> Table:
     """Check training data; rows of weight zero are left out."""
-    x, targets = _validated(estimator, _to_host(X), _to_host(y), reset=reset)
-    weight = _check_sample_weight(_to_host(sample_weight), x, dtype=np.float64, ensure_non_negative=True)
+    x, targets = _validated(estimator, _to_host(X), reset, y=_to_host(y))
+    weight = _check_sample_weight(_to_host(sample_weight), x, dtype=np.float64, ensure_non_negative=True, copy=True)
+    # The rows are kept for partial_fit, and the caller may use the same array for the next ones.
+    x, targets = np.array(x), np.array(targets)
     y2d = targets.reshape(len(x), -1)
     noise = None if alpha is None else read_noise(alpha, y2d.shape)
     table = Table(x, y2d, weight, noise, targets.ndim == 1)
@@ -56,7 +59,9 @@ def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, alpha: Any, r
 
 def read_inputs(estimator: Any, X: Any) -> np.ndarray:
     """Check inputs of a prediction against those of the fit."""
-    return _validated(estimator, _to_host(X), None, reset=False)
+    x = _validated(estimator, _to_host(X), reset=False)
+    # Torch cannot share the memory of a read-only array.
+    return x if x.flags.writeable else x.copy()
 
 
 def read_noise(alpha: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -71,19 +76,24 @@ def read_noise(alpha: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def check_range(values: np.ndarray, dtype: torch.dtype, name: str) -> None:
-    """Raise where values do not fit into the model's dtype."""
-    if len(values) and np.abs(values).max() > torch.finfo(dtype).max:
+    """Raise where the squares of values do not fit into the model's dtype."""
+    largest = np.abs(values).max()
+    if not largest < math.sqrt(torch.finfo(dtype).max):
+        kind = str(dtype).removeprefix("torch.")
         raise ValueError(
-            f"{name} has values beyond the range of {dtype}; use standardize=True or dtype='float64', or rescale them"
+            f"{name} has values as large as {largest:.0e}, which a model in {kind} cannot square; give it in another "
+            "unit, or use standardize=True"
         )
 
 
-def _validated(estimator: Any, x: Any, y: Any, reset: bool) -> Any:
+def _validated(estimator: Any, x: Any, reset: bool, **targets: Any) -> Any:
+    """Checked inputs, or inputs and targets where ``y`` is given (and then must not be None)."""
     options: dict[str, Any] = {"dtype": np.float64, "reset": reset}
-    if y is not None:
-        options.update(y=y, multi_output=True, y_numeric=True)
+    if targets:
+        options.update(targets, multi_output=True, y_numeric=True)
     try:
         checked = validate_data(estimator, x, **options)
+        return (checked[0], np.asarray(checked[1], dtype=np.float64)) if targets else checked
     except ValueError as error:
         if "could not convert" in str(error):
             raise ValueError(
@@ -91,7 +101,6 @@ def _validated(estimator: Any, x: Any, y: Any, reset: bool) -> Any:
                 "sklearn.preprocessing.OneHotEncoder in a pipeline"
             ) from error
         raise
-    return (checked[0], np.asarray(checked[1], dtype=np.float64)) if y is not None else checked
 
 
 def _to_host(values: Any) -> Any:

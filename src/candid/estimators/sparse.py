@@ -45,7 +45,7 @@ class SparseGPRegressor(GPRegressor):
         What is maximised: the log of the predictive density (PPGPR), or the evidence lower bound (SVGP).
     covariance : {"full", "diagonal", "none"}, default="full"
         Covariance of q(u), the distribution of the inducing values; "none" is a point estimate.
-    beta : float, default=0.05
+    beta : float, default=0.2
         Weight of the KL penalty (of −log p(u) for a point estimate).
     n_inducing : int, default=500
         Number of inducing points; at most one for each distinct row is used.
@@ -56,8 +56,9 @@ class SparseGPRegressor(GPRegressor):
     batch_size : int, default=1024
     max_epochs : int, optional
         By default 30 epochs, or 100 steps where that is more.
-    lr : float, default=0.01
-        Learning rate of Adam.
+    lr : float, optional
+        Learning rate of Adam. By default 0.01 from ten thousand rows on, and in proportion to the rows below that, where
+        the warm start is close to the optimum already (but at least 0.001).
     schedule : {"cosine", "step", "constant"}, default="cosine"
         How the learning rate decays.
     dtype : {"float32", "float64"}, default="float32"
@@ -79,7 +80,7 @@ class SparseGPRegressor(GPRegressor):
     standardize : bool, default=True
         Standardise inputs and targets for training; results are in original units in any case.
     time_budget : float, optional
-        Seconds after which training stops.
+        Seconds after which the fit ends with what it has; starting points and restarts count.
     validation_fraction : float, default=0.0
         Share of the rows that is held out to watch the NLL.
     patience : int, optional
@@ -125,12 +126,12 @@ class SparseGPRegressor(GPRegressor):
 
     objective: str = "predictive"
     covariance: str = "full"
-    beta: float = 0.05
+    beta: float = 0.2
     n_inducing: int = 500
     init: str | np.ndarray = "warm"
     batch_size: int = 1024
     max_epochs: int | None = None
-    lr: float = 0.01
+    lr: float | None = None
     schedule: str = "cosine"
     dtype: str = "float32"
 
@@ -143,7 +144,7 @@ class SparseGPRegressor(GPRegressor):
         "init": [StrOptions({"warm", "kmeans", "random"}), "array-like"],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
         "max_epochs": [Interval(Integral, 0, None, closed="left"), None],
-        "lr": [Interval(Real, 0, None, closed="neither")],
+        "lr": [Interval(Real, 0, None, closed="neither"), None],
         "schedule": [StrOptions(set(SCHEDULES))],
         "dtype": [StrOptions({"float32", "float64"})],
     }
@@ -162,10 +163,9 @@ class SparseGPRegressor(GPRegressor):
             steppers={"all": "adam"},
             max_epochs=epochs if self.max_epochs is None else self.max_epochs,
             batch_size=self.batch_size,
-            lr=self.lr,
+            lr=0.01 * min(max(n_rows / 10_000, 0.1), 1.0) if self.lr is None else self.lr,
             schedule=self.schedule,
             patience=self.patience,
-            time_budget=self.time_budget,
             seed=seed,
         )
 
@@ -178,7 +178,7 @@ class SparseGPRegressor(GPRegressor):
         kernel, mean, likelihood, prior = self._parts(setting)
         warm = isinstance(self.init, str) and self.init == "warm"
         if warm:
-            fit_hyperparameters(kernel, mean, likelihood, rows, WARM_ROWS, seed)
+            fit_hyperparameters(kernel, mean, likelihood, prior, rows, WARM_ROWS, seed)
         points = self._points(setting, seed).to(rows.x)
         weights = WEIGHTS[self.covariance](points.shape[-2], points.shape[:1])
         family = Inducing(kernel, mean, points, weights, JITTER[rows.x.dtype]).to(rows.x)

@@ -16,12 +16,16 @@ __all__ = ["TablePredictor"]
 
 # Entries of the largest intermediate matrix (points × rows): memory stays bounded however long the table is.
 CHUNK_ENTRIES = 4_000_000
+# Beyond so many standard deviations, all inputs are equally far away; their squares fit into float32.
+FARTHEST = 1e15
 
 
 class TablePredictor(nn.Module):
     """Standardises inputs, asks the family's predictor and returns to the units of y.
 
-    Differentiable with respect to the inputs: give ``marginal`` a float64 tensor that requires gradients.
+    Differentiable with respect to the inputs: give ``marginal`` a float64 tensor that requires gradients. Inputs are
+    standardised in float64 whatever the precision of the inner predictor: a column of dates or coordinates has few
+    digits left in float32.
 
     Attributes
     ----------
@@ -48,8 +52,8 @@ class TablePredictor(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """What predictions are computed in; ``predictor.float()`` trades digits for speed."""
-        return self.noise_variance.dtype
+        """What predictions are computed in; ``predictor.inner.float()`` trades digits for speed."""
+        return next(self.inner.buffers()).dtype
 
     def marginal(self, x: Tensor, mean_only: bool = False) -> Marginal:
         """Latent mean and variances at the rows of ``x`` (row × output)."""
@@ -77,7 +81,8 @@ class TablePredictor(nn.Module):
             yield self.marginal(x[start : start + rows], mean_only)
 
     def _standardise(self, x: Tensor) -> Tensor:
-        return (x.to(self.dtype) - self.x_shift) / self.x_scale
+        standardised = (x.double() - self.x_shift) / self.x_scale
+        return standardised.clamp(-FARTHEST, FARTHEST).to(self.dtype)
 
     def to_spec(self) -> dict[str, Any]:
         return self.inner.to_spec()

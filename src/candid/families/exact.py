@@ -39,7 +39,7 @@ class Exact(Family):
     weight: Tensor
 
     def __init__(
-        self, kernel: Kernel, mean: Mean, x: Float[Tensor, "n d"], sites: GaussianSites, weight: Float[Tensor, "n"]
+        self, kernel: Kernel, mean: Mean, x: Float[Tensor, "n d"], sites: GaussianSites, weight: Float[Tensor, " n"]
     ) -> None:
         super().__init__()
         self.kernel, self.mean, self.sites = kernel, mean, sites

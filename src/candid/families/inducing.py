@@ -50,7 +50,7 @@ class Inducing(Family):
         self.points = nn.Parameter(points.clone())
         self.register_buffer("jitter", torch.full(points.shape[:1], jitter))
 
-    def features(self, x: Float[Tensor, "n d"]) -> tuple[Tensor, Tensor]:
+    def features(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "p m n"], Float[Tensor, "p n"]]:
         """Unit-amplitude whitened features A = L⁻¹ K_zx (P×M×n) and prior variances k(x, x)."""
         _, unit = self.kernel.split()
         whitened, factor = whiten(unit(self.points), unit(self.points, x), self.jitter)

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from candid.parameters import real
@@ -21,7 +22,7 @@ class Mean(nn.Module, ABC):
         self.n_features, self.n_outputs = n_features, n_outputs
 
     @abstractmethod
-    def forward(self, x: Tensor) -> Tensor: ...
+    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n p"]: ...
 
     def to_spec(self) -> dict[str, Any]:
         return {"type": type(self).__name__, "n_features": self.n_features, "n_outputs": self.n_outputs}
@@ -30,7 +31,7 @@ class Mean(nn.Module, ABC):
 class Zero(Mean):
     """mu(x) = 0."""
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n p"]:
         return x.new_zeros(()).expand(*x.shape[:-1], self.n_outputs)
 
 
@@ -41,7 +42,7 @@ class Constant(Mean):
         super().__init__(n_features, n_outputs)
         self.constant = real(torch.zeros(n_outputs))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n p"]:
         return self.constant.value.expand(*x.shape[:-1], self.n_outputs)
 
 
@@ -53,7 +54,7 @@ class Linear(Mean):
         self.constant = real(torch.zeros(n_outputs))
         self.slope = real(torch.zeros(n_features, n_outputs))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n p"]:
         return self.constant.value + x @ self.slope.value
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from candid.families.means import Mean, mean_from_spec
@@ -20,8 +21,8 @@ __all__ = ["BasisPredictor", "Joint", "Predictor", "predictor_from_spec"]
 class Joint:
     """Joint normal of the latent function at several rows: mean (row, output), covariance (output, row, row)."""
 
-    mean: Tensor
-    covariance: Tensor
+    mean: Float[Tensor, "n p"]
+    covariance: Float[Tensor, "p n n"]
 
 
 class Predictor(nn.Module, ABC):
@@ -31,11 +32,11 @@ class Predictor(nn.Module, ABC):
     n_points: int
 
     @abstractmethod
-    def marginal(self, x: Tensor, mean_only: bool = False) -> Marginal:
+    def marginal(self, x: Float[Tensor, "n d"], mean_only: bool = False) -> Marginal:
         """Marginals of the rows of ``x``; ``mean_only`` leaves both variances at zero and does not compute them."""
 
     @abstractmethod
-    def joint(self, x: Tensor) -> Joint:
+    def joint(self, x: Float[Tensor, "n d"]) -> Joint:
         """Mean and covariance of all rows of ``x`` together."""
 
     @abstractmethod
@@ -70,7 +71,13 @@ class BasisPredictor(Predictor):
     root: Tensor | None
 
     def __init__(
-        self, kernel: Kernel, mean: Mean, points: Tensor, coefficients: Tensor, whitener: Tensor, root: Tensor | None
+        self,
+        kernel: Kernel,
+        mean: Mean,
+        points: Float[Tensor, "p m d"],
+        coefficients: Float[Tensor, "p m"],
+        whitener: Float[Tensor, "p m m"],
+        root: Float[Tensor, "p m"] | Float[Tensor, "p m m"] | None,
     ) -> None:
         super().__init__()
         self.kernel, self.mean = kernel, mean
@@ -81,7 +88,7 @@ class BasisPredictor(Predictor):
         self.n_points = points.shape[-2]
         self.requires_grad_(False)
 
-    def marginal(self, x: Tensor, mean_only: bool = False) -> Marginal:
+    def marginal(self, x: Float[Tensor, "n d"], mean_only: bool = False) -> Marginal:
         amplitude, unit = self.kernel.split()
         cross = unit(self.points, x)
         mean = self._mean(x, cross)
@@ -95,7 +102,7 @@ class BasisPredictor(Predictor):
             residual, spread = residual * amplitude.unsqueeze(-1), spread * amplitude.unsqueeze(-1)
         return Marginal(mean, residual.mT, spread.mT)
 
-    def joint(self, x: Tensor) -> Joint:
+    def joint(self, x: Float[Tensor, "n d"]) -> Joint:
         amplitude, unit = self.kernel.split()
         cross = unit(self.points, x)
         features = self.whitener @ cross
@@ -106,7 +113,8 @@ class BasisPredictor(Predictor):
             covariance = covariance + uncertain.mT @ uncertain
         if amplitude is not None:
             covariance = covariance * amplitude[..., None, None]
-        return Joint(self._mean(x, cross), covariance)
+        # Rounding leaves the two triangles a little apart, which matters where nearly everything cancels.
+        return Joint(self._mean(x, cross), 0.5 * (covariance + covariance.mT))
 
     def _mean(self, x: Tensor, cross: Tensor) -> Tensor:
         # mu(x) + kᵀ c
@@ -130,18 +138,25 @@ class BasisPredictor(Predictor):
     @staticmethod
     def from_spec(spec: dict[str, Any]) -> BasisPredictor:
         n_outputs, n_points, n_features = (int(size) for size in spec["points"])
+
+        def shaped(*sizes: int) -> Tensor:
+            return torch.empty(*sizes, device="meta")
+
         return BasisPredictor(
             kernel_from_spec(spec["kernel"]),
             mean_from_spec(spec["mean"]),
-            torch.empty(n_outputs, n_points, n_features),
-            torch.empty(n_outputs, n_points),
-            torch.empty(n_outputs, n_points, n_points),
-            None if spec["root"] is None else torch.empty(*(int(size) for size in spec["root"])),
+            shaped(n_outputs, n_points, n_features),
+            shaped(n_outputs, n_points),
+            shaped(n_outputs, n_points, n_points),
+            None if spec["root"] is None else shaped(*(int(size) for size in spec["root"])),
         )
 
 
 def predictor_from_spec(spec: dict[str, Any]) -> Predictor:
-    """Rebuild a predictor; its tensors are still to be loaded with ``load_state_dict``."""
+    """Rebuild a predictor; its tensors are still to be loaded with ``load_state_dict(…, assign=True)``.
+
+    Until then its own tensors take no memory, so a description of any size does no harm.
+    """
     makers = {"basis": BasisPredictor.from_spec}
     if spec.get("type") not in makers:
         raise ValueError(f"unknown kind of predictor {spec.get('type')!r}")

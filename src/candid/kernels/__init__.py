@@ -11,6 +11,7 @@ from candid.kernels.parse import make_kernel
 from candid.kernels.periodic import Periodic
 from candid.kernels.spec import kernel_from_spec
 from candid.kernels.stationary import RBF, Matern12, Matern32, Matern52, RationalQuadratic, Stationary
+from candid.kernels.units import in_units
 
 __all__ = [
     "RBF",
@@ -25,6 +26,7 @@ __all__ = [
     "Scale",
     "Stationary",
     "Sum",
+    "in_units",
     "kernel_from_spec",
     "make_kernel",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 
 import torch
 from torch import Tensor
@@ -36,9 +37,16 @@ def in_units(kernel: Kernel, x_scale: Tensor, y_scale: Tensor) -> Kernel:
         return Product(in_units(first, x_scale, y_scale), *rest)
     if isinstance(kernel, Scale):
         inner = in_units(kernel.base, x_scale, torch.ones_like(y_scale))
-        return Scale(inner, kernel.amplitude.value * y_scale.square())
+        return _scaled(inner, kernel.amplitude.value * y_scale.square())
     leaf = _with_lengths(kernel, x_scale)
-    return leaf if bool((y_scale == 1).all()) else Scale(leaf, y_scale.square())
+    return leaf if bool((y_scale == 1).all()) else _scaled(leaf, y_scale.square())
+
+
+def _scaled(kernel: Kernel, amplitude: Tensor) -> Scale:
+    scaled = Scale(kernel).to(amplitude.dtype)
+    scaled.amplitude.expand(tuple(amplitude.shape))
+    scaled.amplitude.set(amplitude)
+    return scaled
 
 
 def _with_lengths(kernel: Kernel, x_scale: Tensor) -> Kernel:
@@ -48,6 +56,9 @@ def _with_lengths(kernel: Kernel, x_scale: Tensor) -> Kernel:
         parameter = getattr(scaled, name, None)
         if kind in kinds and isinstance(parameter, Hyperparameter):
             value = parameter.value * x_scale.to(parameter.raw.dtype).pow(power)
+            value = value.clamp(torch.finfo(value.dtype).tiny, torch.finfo(value.dtype).max)
             # Bounds were meant for standardised inputs.
-            setattr(scaled, name, Hyperparameter(value, lower=0.0))
+            parameter.restrict(0.0, math.inf)
+            parameter.expand(tuple(value.shape))
+            parameter.set(value)
     return scaled

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from candid.linalg import normal_log_density
@@ -13,6 +14,7 @@ from candid.marginal import Prior
 __all__ = ["NoiseRows", "marginal_likelihood"]
 
 
+@runtime_checkable
 class NoiseRows(Protocol):
     """A Gaussian likelihood at the rows of a batch."""
 
@@ -20,7 +22,9 @@ class NoiseRows(Protocol):
     def variance(self) -> Tensor: ...
 
 
-def marginal_likelihood(prior: Prior, likelihood: NoiseRows, y: Tensor, weight: Tensor) -> Tensor:
+def marginal_likelihood(
+    prior: Prior, likelihood: NoiseRows, y: Float[Tensor, "n p"], weight: Float[Tensor, " n"]
+) -> Float[Tensor, "*chains"]:
     """log p(y) of all rows together, summed over independent outputs.
 
     A row of weight w counts as w identical rows: these say of f what one row with noise σ²/w says, and their

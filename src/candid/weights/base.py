@@ -28,10 +28,12 @@ class Weights(nn.Module, ABC):
         """What a predictor needs of S = R Rᵀ: None where S = 0, the diagonal of R (…, M), or R itself (…, M, M)."""
 
     @abstractmethod
-    def assign(self, mean: Tensor, precision: Tensor) -> None:
+    def assign(self, mean: Float[Tensor, "*batch m"], precision: Float[Tensor, "*batch m m"]) -> None:
         """Set m, and S as near to ``precision``⁻¹ as this kind of q(v) allows (in the sense of the KL divergence)."""
 
-    def project(self, features: Float[Tensor, "*batch m n"]) -> tuple[Tensor, Tensor]:
+    def project(
+        self, features: Float[Tensor, "*batch m n"]
+    ) -> tuple[Float[Tensor, "*batch n"], Float[Tensor, "*batch n"]]:
         """Mean aᵀm and spread aᵀSa of the latent function for each column of whitened features."""
         # mean = Aᵀ m
         mean = (features.mT @ self.mean.unsqueeze(-1)).squeeze(-1)

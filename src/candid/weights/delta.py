@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from candid.weights.base import Weights, over_gps
@@ -19,7 +20,7 @@ class Delta(Weights):
         super().__init__()
         self.mean = nn.Parameter(torch.zeros(*batch_shape, n_inducing))
 
-    def spread(self, features: Tensor) -> Tensor:
+    def spread(self, features: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch n"]:
         return features.new_zeros(()).expand(*features.shape[:-2], features.shape[-1])
 
     def penalty(self) -> Tensor:
@@ -31,5 +32,5 @@ class Delta(Weights):
         return None
 
     @torch.no_grad()
-    def assign(self, mean: Tensor, precision: Tensor) -> None:
+    def assign(self, mean: Float[Tensor, "*batch m"], precision: Float[Tensor, "*batch m m"]) -> None:
         self.mean.copy_(mean)

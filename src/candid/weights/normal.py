@@ -6,6 +6,7 @@ KL(N(m, S) ‖ N(0, I)) = ½(tr S + mᵀm − M − log det S)
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from candid.weights.base import Weights, over_gps
@@ -21,7 +22,7 @@ class Diagonal(Weights):
         self.mean = nn.Parameter(torch.zeros(*batch_shape, n_inducing))
         self.log_scale = nn.Parameter(torch.zeros(*batch_shape, n_inducing))
 
-    def spread(self, features: Tensor) -> Tensor:
+    def spread(self, features: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch n"]:
         # Σ_m s_m² a_m²
         variance = (2 * self.log_scale).exp()
         return (features.square().mT @ variance.unsqueeze(-1)).squeeze(-1)
@@ -31,11 +32,11 @@ class Diagonal(Weights):
         log_det = 2 * self.log_scale.sum(-1)
         return over_gps(0.5 * (trace + self.mean.square().sum(-1) - self.mean.shape[-1] - log_det))
 
-    def root(self) -> Tensor:
+    def root(self) -> Float[Tensor, "*batch m"]:
         return self.log_scale.exp()
 
     @torch.no_grad()
-    def assign(self, mean: Tensor, precision: Tensor) -> None:
+    def assign(self, mean: Float[Tensor, "*batch m"], precision: Float[Tensor, "*batch m m"]) -> None:
         # The diagonal S that is closest in KL(q‖·) to the full posterior is 1/diag(precision), not diag(precision⁻¹).
         self.mean.copy_(mean)
         self.log_scale.copy_(-0.5 * precision.diagonal(dim1=-2, dim2=-1).log())
@@ -49,7 +50,7 @@ class Full(Weights):
         self.mean = nn.Parameter(torch.zeros(*batch_shape, n_inducing))
         self.lower = nn.Parameter(torch.eye(n_inducing).expand(*batch_shape, n_inducing, n_inducing).clone())
 
-    def spread(self, features: Tensor) -> Tensor:
+    def spread(self, features: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch n"]:
         # ‖L_Sᵀ a‖²
         return (self.root().mT @ features).square().sum(-2)
 
@@ -60,11 +61,11 @@ class Full(Weights):
         trace = lower.square().sum((-2, -1))
         return over_gps(0.5 * (trace + self.mean.square().sum(-1) - self.mean.shape[-1] - log_det))
 
-    def root(self) -> Tensor:
+    def root(self) -> Float[Tensor, "*batch m m"]:
         return self.lower.tril()
 
     @torch.no_grad()
-    def assign(self, mean: Tensor, precision: Tensor) -> None:
+    def assign(self, mean: Float[Tensor, "*batch m"], precision: Float[Tensor, "*batch m m"]) -> None:
         self.mean.copy_(mean)
         # S = precision⁻¹, computed as C⁻ᵀC⁻¹ and factorised again to be lower-triangular
         inverse = torch.cholesky_inverse(torch.linalg.cholesky(precision.double()))

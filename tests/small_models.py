@@ -1,0 +1,101 @@
+"""Small models at random parameters, for tests of any room."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from candid.engines import Problem, Rows
+from candid.families import Exact, Inducing, make_mean
+from candid.kernels import make_kernel
+from candid.likelihoods import Gaussian
+from candid.parameters import hyperparameters
+from candid.weights import Delta, Diagonal, Full, Weights
+
+__all__ = ["WEIGHTS", "exact_problem", "random_rows", "randomise", "separated_points", "sparse_problem"]
+
+WEIGHTS: dict[str, type[Weights]] = {"delta": Delta, "diagonal": Diagonal, "full": Full}
+
+
+def random_rows(
+    n_rows: int = 30, n_features: int = 2, n_outputs: int = 1, seed: int = 0, weighted: bool = False
+) -> Rows:
+    """A smooth function of standard normal inputs plus noise of standard deviation 0.2, in float64."""
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n_rows, n_features, dtype=torch.float64, generator=generator)
+    noise = torch.randn(n_rows, n_outputs, dtype=torch.float64, generator=generator)
+    y = torch.stack([torch.sin(1.5 * x[:, 0] + k) + 0.3 * x[:, -1] for k in range(n_outputs)], dim=1) + 0.2 * noise
+    weight = torch.randint(1, 5, (n_rows,), generator=generator).double() if weighted else torch.ones(n_rows).double()
+    return Rows(x, y, weight)
+
+
+def separated_points(n_points: int, n_features: int, n_outputs: int, generator: torch.Generator) -> Tensor:
+    """Inducing points that no kernel of these tests confuses: random corners of a grid, slightly moved."""
+    side = int(torch.tensor(float(n_points)).pow(1 / n_features).ceil())
+    axes = torch.meshgrid(*[torch.linspace(-1.5, 1.5, max(side, 2)).double()] * n_features, indexing="ij")
+    corners = torch.stack([axis.flatten() for axis in axes], dim=1)
+    chosen = [corners[torch.randperm(len(corners), generator=generator)[:n_points]] for _ in range(n_outputs)]
+    moves = torch.randn(n_outputs, n_points, n_features, dtype=torch.float64, generator=generator)
+    return torch.stack(chosen) + 0.1 * moves
+
+
+@torch.no_grad()
+def randomise(problem: Problem, generator: torch.Generator) -> None:
+    """Move every hyper-parameter and every weight to a random place near its start."""
+
+    def draw(like: Tensor) -> Tensor:
+        return torch.randn(like.shape, dtype=torch.float64, generator=generator).to(like)
+
+    for _, parameter in hyperparameters(problem):
+        parameter.raw.add_(0.3 * draw(parameter.raw))
+    for parameter in problem.family.weight_parameters():
+        parameter.add_(0.3 * draw(parameter))
+
+
+def sparse_problem(
+    rows: Rows,
+    weights: str = "full",
+    objective: str = "elbo",
+    kernel: str = "matern52",
+    n_points: int = 8,
+    beta: float = 1.0,
+    jitter: float = 0.0,
+    mean: str = "constant",
+    points: Tensor | None = None,
+    known: Tensor | None = None,
+    seed: int = 0,
+) -> Problem:
+    """Inducing points at random parameters, in float64."""
+    generator = torch.Generator().manual_seed(1000 + seed)
+    n_features, n_outputs = rows.x.shape[1], rows.y.shape[1]
+    if points is None:
+        points = separated_points(n_points, n_features, n_outputs, generator)
+    likelihood = Gaussian(0.1, n_outputs, known)
+    family = Inducing(
+        make_kernel(kernel, n_features, batch_shape=(n_outputs,)),
+        make_mean(mean, n_features, n_outputs),
+        points,
+        WEIGHTS[weights](points.shape[-2], (n_outputs,)),
+        jitter,
+    )
+    problem = Problem(family, likelihood, objective, {"kl": beta}).double()
+    randomise(problem, generator)
+    return problem
+
+
+def exact_problem(
+    rows: Rows, kernel: str = "matern52", mean: str = "constant", known: Tensor | None = None, seed: int = 0
+) -> Problem:
+    """An exact GP at random parameters, in float64."""
+    n_features, n_outputs = rows.x.shape[1], rows.y.shape[1]
+    likelihood = Gaussian(0.1, n_outputs, known)
+    family = Exact(
+        make_kernel(kernel, n_features, batch_shape=(n_outputs,)),
+        make_mean(mean, n_features, n_outputs),
+        rows.x,
+        likelihood.sites(rows.y),
+        rows.weight,
+    )
+    problem = Problem(family, likelihood, "marginal_likelihood").double()
+    randomise(problem, torch.Generator().manual_seed(1000 + seed))
+    return problem
