@@ -19,10 +19,13 @@ CHECKED = (
 )
 jaxtyping.install_import_hook(CHECKED, "shape_checks.check")
 
+import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
 torch.set_num_threads(1)
+hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
+hypothesis.settings.load_profile("repeatable")
 
 
 @pytest.fixture

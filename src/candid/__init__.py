@@ -1,6 +1,6 @@
 """Gaussian processes for large tables that say honestly how sure they are."""
 
-from candid import datasets, kernels, metrics, priors, testing
+from candid import datasets, kernels, metrics, plots, priors, testing
 from candid.estimators import ExactGPRegressor, SparseGPRegressor, load, make_gp
 from candid.methods import methods
 
@@ -16,6 +16,7 @@ __all__ = [
     "make_gp",
     "methods",
     "metrics",
+    "plots",
     "priors",
     "testing",
 ]

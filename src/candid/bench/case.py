@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -18,17 +19,32 @@ SIZES, QUICK_SIZES = {100: 8, 300: 8, 1000: 26}, {100: 8, 300: 8}
 
 @dataclass(frozen=True)
 class Case:
-    """A method with M inducing points on batches of B rows with D features."""
+    """A method with M inducing points on batches of B rows with D features.
+
+    The rest is where the hyper-parameters of every contender start.
+    """
 
     method: str
     n_inducing: int
     n_features: int
     batch_size: int = 1000
+    amplitude: float = 1.0
+    noise: float = 0.1
 
     @property
     def row(self) -> Method:
         """The method's row in the table."""
         return find_method(self.method)
+
+    @property
+    def lengthscale(self) -> float:
+        """√D: rows of standard normal features are then neither far from each other nor alike."""
+        return math.sqrt(self.n_features)
+
+    @property
+    def beta(self) -> float:
+        """Weight of the KL penalty."""
+        return float(self.row.candid.get("beta", 1.0))
 
     def flops(self) -> float:
         """Operations of the matrix products and triangular solves of one training step; a triangle counts half.

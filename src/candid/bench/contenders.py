@@ -12,16 +12,14 @@ from torch import Tensor, nn
 from candid.bench.case import Case, Sample
 from candid.engines import Problem
 from candid.engines.steppers import Adam, take_step
-from candid.families import Inducing, make_mean
-from candid.kernels import make_kernel
+from candid.families import Inducing, Predictor, make_mean
+from candid.kernels import Matern52, Scale
 from candid.likelihoods import Gaussian
 from candid.marginal import Batch
 from candid.weights import Delta, Diagonal, Full
 
-__all__ = ["AMPLITUDE", "LENGTHSCALE", "NOISE", "Contender", "gpytorch_contender", "our_contender"]
+__all__ = ["Contender", "gpytorch_contender", "our_contender", "training_step"]
 
-#: Where the hyper-parameters of all contenders start; large enough a lengthscale that no matrix is nearly the identity.
-LENGTHSCALE, AMPLITUDE, NOISE = 3.0, 1.0, 0.1
 WEIGHTS = {"full": Full, "diagonal": Diagonal, "delta": Delta}
 JITTER = 1e-5
 RATE = 1e-3
@@ -42,14 +40,10 @@ class Contender:
 def our_contender(case: Case, sample: Sample) -> Contender:
     """The method as :class:`~candid.SparseGPRegressor` trains it, without the estimator around it."""
     row = case.row
-    kernel = make_kernel("matern52", case.n_features, True, (1,))
-    family = Inducing(
-        kernel, make_mean("zero", case.n_features, 1), sample.points[None], _weights(case), JITTER
-    )
-    problem = Problem(family, Gaussian(noise=NOISE), row.objective, {"kl": row.candid.get("beta", 1.0)})
-    for name, parameter in problem.named_modules():
-        if name.endswith("lengthscale"):
-            parameter.set(LENGTHSCALE)  # pyright: ignore[reportCallIssue]
+    kernel = Scale(Matern52(lengthscale=case.lengthscale), case.amplitude).build(case.n_features, True, (1,))
+    weights = WEIGHTS[row.weights or "full"](case.n_inducing, (1,))
+    family = Inducing(kernel, make_mean("zero", case.n_features, 1), sample.points[None], weights, JITTER)
+    problem = Problem(family, Gaussian(case.noise), row.objective, {"kl": case.beta})
     batch = Batch(sample.x, sample.y[:, None], torch.ones(case.batch_size), float(sample.total))
     predictor = family.predictor()
     single = family.predictor().float()
@@ -85,11 +79,7 @@ def training_step(loss: Callable[[], Tensor], parameters: Sequence[nn.Parameter]
     return lambda: take_step([stepper], evaluate)
 
 
-def _weights(case: Case) -> nn.Module:
-    return WEIGHTS[case.row.weights or "full"](case.n_inducing, (1,))
-
-
 @torch.no_grad()
-def _moments(predictor, x: Tensor) -> tuple[Tensor, Tensor]:
+def _moments(predictor: Predictor, x: Tensor) -> tuple[Tensor, Tensor]:
     marginal = predictor.marginal(x)
     return marginal.mean, marginal.variance

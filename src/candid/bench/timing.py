@@ -8,7 +8,11 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-__all__ = ["gemm_rate", "interleaved_medians"]
+__all__ = ["GEMM_FLOPS", "interleaved_medians", "make_gemm"]
+
+GEMM_SIZE = 1024
+#: Floating-point operations of what :func:`make_gemm` gives.
+GEMM_FLOPS = 2 * GEMM_SIZE**3
 
 
 def interleaved_medians(
@@ -30,8 +34,7 @@ def interleaved_medians(
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def gemm_rate(size: int = 1024, repeats: int = 9) -> float:
-    """Floating-point operations per second of a product of float32 matrices."""
-    left, right = torch.randn(2, size, size).unbind(0)
-    seconds = interleaved_medians({"gemm": lambda: left @ right}, repeats)["gemm"]
-    return 2 * size**3 / seconds
+def make_gemm() -> Callable[[], object]:
+    """A product of two float32 matrices, large enough to run at the machine's full rate."""
+    left, right = torch.randn(2, GEMM_SIZE, GEMM_SIZE).unbind(0)
+    return lambda: left @ right

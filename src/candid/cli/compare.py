@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from candid import datasets, plots
 from candid.cli.comparison import Outcome, Split, best_outcome, compare_methods
-from candid.cli.console import note, output, result_table, working
+from candid.cli.console import count, note, output, result_table, working
 from candid.cli.environment import thread_count, versions
 from candid.cli.rows import TrainingRows, training_rows
 from candid.cli.tables import table_of
@@ -52,10 +52,11 @@ def compare(
     train, test, _ = datasets.train_test_validation_split(len(rows.y), seed, (1 - test_fraction, test_fraction, 0))
     split = Split(rows.X[train], rows.y[train], rows.X[test], rows.y[test])
     console.print(
-        f"{len(train):,} rows for training, {len(test):,} held out, {rows.X.shape[1]} features, "
+        f"{count(len(train), 'row')} for training, {len(test):,} held out, {count(rows.X.shape[1], 'feature')}, "
         f"target {escape(repr(rows.encoding.target))}",
         soft_wrap=True,
     )
+    output_dir.mkdir(parents=True, exist_ok=True)
     with working("Starting …") as tell:
         outcomes = compare_methods(names, split, time_budget, seed, tell)
     best = best_outcome(outcomes)
@@ -64,7 +65,6 @@ def compare(
         for text in outcome.warnings:
             note(console, f"{outcome.method}: {text}")
 
-    output_dir.mkdir(parents=True, exist_ok=True)
     setting = {"seed": seed, "test_fraction": test_fraction, "time_budget": time_budget}
     facts = {"source": rows.source, "target": rows.encoding.target, "features": rows.encoding.features}
     facts |= {"train_rows": len(train), "test_rows": len(test)}
@@ -119,12 +119,14 @@ def _finish(
     best.model.save(model)
     rows.encoding.write(model)
     console.print(
-        f"The best NLL on the {len(split.y_test):,} held-out rows is that of [bold]{best.method}[/].", soft_wrap=True
+        f"The best NLL on the {count(len(split.y_test), 'held-out row')} is that of [bold]{best.method}[/].",
+        soft_wrap=True,
     )
     try:
         predictions = {outcome.method: outcome.prediction for outcome in outcomes if outcome.prediction is not None}
         picture = directory / "calibration.png"
-        plots.calibration(split.y_test, predictions).figure.savefig(picture)
+        figure: Any = plots.calibration(split.y_test, predictions).figure
+        figure.savefig(picture)
         console.print(
             f"The picture of their calibration is {escape(str(picture))}: the nearer a line is to the diagonal, the "
             "better the probabilities that the model gives.",

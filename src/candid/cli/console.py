@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from typer.core import TyperGroup
 
-__all__ = ["OneLineErrors", "collected_warnings", "note", "one_line", "output", "result_table", "working"]
+__all__ = ["OneLineErrors", "collected_warnings", "count", "note", "one_line", "output", "result_table", "working"]
 
 # What can be the user's or the data's doing; anything else is a bug, whose traceback is worth seeing.
 EXPECTED = (ValueError, OSError, ImportError, ArithmeticError, RuntimeError, MemoryError)
@@ -29,13 +29,20 @@ class OneLineErrors(TyperGroup):
             # click's own ways to leave a command are RuntimeErrors too.
             if type(error).__module__.startswith(("click", "typer")):
                 raise
-            Console(stderr=True, soft_wrap=True).print(f"[bold red]Error:[/] {escape(one_line(error))}", highlight=False)
+            Console(stderr=True, soft_wrap=True).print(
+                f"[bold red]Error:[/] {escape(one_line(error))}", highlight=False
+            )
             raise typer.Exit(2) from None
 
 
-def one_line(error: BaseException) -> str:
+def one_line(error: BaseException | str) -> str:
     """The message of an error without line breaks."""
     return " ".join(str(error).split()) or type(error).__name__
+
+
+def count(number: int, what: str) -> str:
+    """A number with its noun: 1 row, 2 rows."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def output() -> Console:

@@ -64,7 +64,9 @@ class Encoding(BaseModel):
             if _present(values).sum() == 0:
                 notes.append(f"column {name!r} is left out: all its values are missing")
             elif levels is not None and len(levels) > MOST_LEVELS:
-                notes.append(f"column {name!r} is left out: it is text with {len(levels)} levels (at most {MOST_LEVELS})")
+                notes.append(
+                    f"column {name!r} is left out: it is text with {len(levels)} levels (at most {MOST_LEVELS})"
+                )
             else:
                 columns.append(Column(name=name, levels=levels))
         if not columns:
@@ -96,7 +98,9 @@ class Encoding(BaseModel):
             code = np.array([codes.get(value, -1) for value in values])
             unseen = sorted({str(value) for value in values[present & (code < 0)]})
             if unseen:
-                notes.append(f"{column.name!r} has levels the model has never seen, which count as none: {_few(unseen)}")
+                notes.append(
+                    f"{column.name!r} has levels the model has never seen, which count as none: {_few(unseen)}"
+                )
             parts.append(np.where(present[:, None], code[:, None] == np.arange(len(codes)), np.nan))
         return Encoded(np.concatenate(parts, axis=1), self._targets(table), complete, tuple(notes))
 
@@ -123,7 +127,9 @@ class Encoding(BaseModel):
         except ValidationError as error:
             fault = error.errors()[0]
             where = ".".join(map(str, fault["loc"])) or "the file"
-            raise ValueError(f"{path} does not describe columns ({where}: {fault['msg']}); fit the model again") from error
+            raise ValueError(
+                f"{path} does not describe columns ({where}: {fault['msg']}); fit the model again"
+            ) from error
 
 
 def _beside(model: Path) -> Path:

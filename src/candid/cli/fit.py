@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from rich.markup import escape
 
-from candid.cli.console import collected_warnings, note, output, working
+from candid.cli.console import collected_warnings, count, note, output, working
 from candid.cli.rows import training_rows
 from candid.estimators import make_gp
 
@@ -31,10 +31,8 @@ def fit(
     seed: Annotated[int, typer.Option(min=0, help="Of the fit.")] = 0,
 ) -> None:
     """Fit one method on all rows of a table and save the model."""
-    parameters: dict[str, Any] = {"random_state": seed, **dict(_parsed(setting) for setting in settings or ())}
-    if time_budget is not None:
-        parameters["time_budget"] = time_budget
-    gp = make_gp(method, verbose=False, **parameters)
+    parameters: dict[str, Any] = {"random_state": seed, "time_budget": time_budget, "verbose": False}
+    gp = make_gp(method, **{**parameters, **dict(_parsed(setting) for setting in settings or ())})
     console = output()
     rows = training_rows(console, data, target)
 
@@ -50,7 +48,7 @@ def fit(
     gp.save(model)
     described = rows.encoding.write(model)
     console.print(
-        f"{method} was fitted to {len(rows.y):,} rows and {rows.X.shape[1]} features in "
+        f"{method} was fitted to {count(len(rows.y), 'row')} and {count(rows.X.shape[1], 'feature')} in "
         f"{time.perf_counter() - start:.1f} s. The model is {escape(str(model))}, the description of its columns "
         f"{escape(str(described))}.",
         soft_wrap=True,

@@ -9,9 +9,12 @@ from rich.markup import escape
 from candid import datasets
 from candid.cli.console import one_line, output, result_table
 from candid.cli.environment import optional_versions, thread_count, versions
+from candid.datasets.loading import Source
 from candid.engines import pick_device
 
 __all__ = ["info"]
+
+PLACES: dict[Source, str] = {"directory": "CANDID_DATA", "cache": "the cache", "shipped": "scikit-learn"}
 
 
 def info() -> None:
@@ -24,12 +27,12 @@ def info() -> None:
     table.add_row("device", str(pick_device("auto")))
     table.add_row("threads", str(thread_count()))
     table.add_row("CANDID_DATA", escape(os.environ.get("CANDID_DATA") or "not set"))
-    for title, source in (("directory", "directory"), ("cache", "cache"), ("scikit-learn", "shipped")):
-        table.add_row(f"data sets ({title})", escape(_data_sets(source)))
+    for source, place in PLACES.items():
+        table.add_row(f"data sets in {place}", escape(_data_sets(source)))
     output().print(table)
 
 
-def _data_sets(source: datasets.loading.Source) -> str:
+def _data_sets(source: Source) -> str:
     try:
         return ", ".join(datasets.available(source=source)) or "none"
     except OSError as error:

@@ -9,7 +9,7 @@ import numpy as np
 import typer
 from rich.markup import escape
 
-from candid.cli.console import note, output, result_table, working
+from candid.cli.console import count, note, output, result_table, working
 from candid.cli.encoding import Column, Encoding
 from candid.cli.tables import TextTable, read_table, write_table
 from candid.estimators import load
@@ -45,11 +45,11 @@ def predict(
     for text in (*table.notes, *encoded.notes):
         note(console, text)
     if not encoded.complete.all():
-        note(console, f"{(~encoded.complete).sum():,} rows have missing inputs; their predictions are left empty")
-    with working(f"Predicting {encoded.complete.sum():,} rows …"):
+        note(console, f"{count((~encoded.complete).sum(), 'prediction')} left empty: the inputs have missing values")
+    with working(f"Predicting {count(encoded.complete.sum(), 'row')} …"):
         p = gp.predict_distribution(encoded.X[encoded.complete])
     write_table(predictions, _columns(p, encoded.complete))
-    console.print(f"The predictions of {len(table):,} rows are in {escape(str(predictions))}.", soft_wrap=True)
+    console.print(f"The predictions of {count(len(table), 'row')} are in {escape(str(predictions))}.", soft_wrap=True)
     if encoded.y is not None:
         seen = np.isfinite(encoded.y[encoded.complete])
         if seen.any():
@@ -73,17 +73,22 @@ def _columns(p: Predictive, complete: np.ndarray) -> dict[str, np.ndarray]:
     columns = {}
     for name, values in {"mean": p.mean, "std": p.std, "lower": lower, "upper": upper}.items():
         several = values.reshape(len(values), -1)
-        for output in range(several.shape[1]):
+        for number in range(several.shape[1]):
             column = np.full(len(complete), np.nan)
-            column[complete] = several[:, output]
-            columns[name if several.shape[1] == 1 else f"{name}{output}"] = column
+            column[complete] = several[:, number]
+            columns[name if several.shape[1] == 1 else f"{name}{number}"] = column
     return columns
 
 
 def _scores(y: np.ndarray, p: Predictive, target: str) -> Any:
     scores = summary(y, p)
     table = result_table(
-        f"{len(y):,} rows with a known target, in units of {escape(target)}", "", "NLL", "CRPS", "RMSE", "95 % coverage"
+        f"{count(len(y), 'row')} with a known target, in units of {escape(target)}",
+        "",
+        "NLL",
+        "CRPS",
+        "RMSE",
+        "95 % coverage",
     )
     numbers = [f"{scores[name]:.4g}" for name in ("nll", "crps", "rmse")]
     table.add_row("predictions", *numbers, f"{100 * scores['coverage']:.1f} %")

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from candid.cli.console import note
+from candid.cli.console import count, note
 from candid.cli.encoding import Encoding
 from candid.cli.tables import TextTable, find_column, read_table
 
@@ -40,7 +40,7 @@ def training_rows(console: Console, data: Path | TextTable, target: str | None) 
     assert encoded.y is not None
     kept = encoded.complete & np.isfinite(encoded.y)
     if not kept.all():
-        note(console, f"{(~kept).sum():,} of {len(kept):,} rows are left out: they have missing values")
+        note(console, f"{(~kept).sum():,} of {count(len(kept), 'row')} left out because of missing values")
     if kept.sum() < FEWEST_ROWS:
-        raise ValueError(f"{table.source} has {kept.sum()} complete rows; a comparison or fit needs {FEWEST_ROWS}")
+        raise ValueError(f"{table.source} has {count(kept.sum(), 'complete row')}; a fit needs at least {FEWEST_ROWS}")
     return TrainingRows(table.source, encoded.X[kept], encoded.y[kept], encoding)

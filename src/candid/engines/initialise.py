@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import warnings
 
 import numpy as np
@@ -17,6 +18,7 @@ from candid.engines.rows import Rows
 from candid.families import Exact, Inducing, Mean
 from candid.kernels import Kernel
 from candid.likelihoods import Gaussian
+from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
 from candid.weights import optimal_weights
 
@@ -25,6 +27,8 @@ __all__ = ["fit_hyperparameters", "place_points", "solve_weights"]
 # k-means sees at most this many rows for each centre: more do not move the centres by much.
 ROWS_PER_CENTRE = 30
 CHUNK = 4096
+# Lengthscales start at most so many times smaller or larger than the standard deviation of the inputs.
+LENGTHS = 1e4
 
 
 def place_points(x: np.ndarray, n_points: int, how: str, seed: int) -> np.ndarray:
@@ -63,8 +67,21 @@ def fit_hyperparameters(
     family = Exact(kernel, mean, some.x, noise.sites(some.y), some.weight)
     problem = Problem(family, noise, "marginal_likelihood", prior=prior).double()
     train(problem, some, Plan({"all": "lbfgs"}, max_epochs=max_epochs, batch_size=len(some), seed=seed))
+    _keep_lengths(kernel, some.x)
     for part in (kernel, mean, likelihood):
         part.to(rows.x.dtype)
+
+
+@torch.no_grad()
+def _keep_lengths(kernel: Kernel, x: Tensor) -> None:
+    """Keep lengthscales near the spread of the inputs. Far outside, they change nothing but rounding errors."""
+    spread = x.std(0, correction=0)
+    spread = torch.where(spread > 0, spread, 1.0)
+    for name, parameter in hyperparameters(kernel):
+        unbounded = (parameter.lower, parameter.upper) == (0.0, math.inf)
+        if name.endswith("lengthscale") and unbounded and not parameter.fixed:
+            least, most = (spread, spread) if parameter.raw.shape[-1] == len(spread) else (spread.min(), spread.max())
+            parameter.set(parameter.value.clamp(least / LENGTHS, most * LENGTHS))
 
 
 @torch.no_grad()

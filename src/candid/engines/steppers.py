@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from candid.linalg import NotPositiveDefinite
 
@@ -98,7 +98,7 @@ class LBFGS(Stepper):
                 loss = evaluate()
             except NotPositiveDefinite:
                 loss = math.nan
-            if math.isfinite(loss):
+            if math.isfinite(loss) and all(bool(gradient.isfinite().all()) for gradient in self._gradients()):
                 outside = FORBIDDEN
                 return loss
             for parameter in self.parameters:
@@ -109,6 +109,9 @@ class LBFGS(Stepper):
         loss = float(self.optimizer.step(careful))
         self.converged = self._iterations() - before < self.iterations_per_step
         return loss
+
+    def _gradients(self) -> list[Tensor]:
+        return [parameter.grad for parameter in self.parameters if parameter.grad is not None]
 
     def _iterations(self) -> int:
         return int(self.optimizer.state[self.parameters[0]].get("n_iter", 0))

@@ -24,8 +24,8 @@ from candid.families import Mean, make_mean
 from candid.kernels import Kernel, make_kernel
 from candid.likelihoods import Gaussian
 from candid.methods import check_compatible
-from candid.priors import HyperPrior, attach
 from candid.predictive import JointNormal, PredictiveNormal
+from candid.priors import HyperPrior, attach
 
 __all__ = ["GPRegressor", "gp_estimator"]
 

@@ -68,8 +68,8 @@ n_restarts, device, n_threads, predict_dtype, random_state, verbose, checkpoint_
     def _check_table(self, table: Table) -> None:
         if len(table) > MOST_ROWS:
             raise ValueError(
-                f"an exact GP on {len(table)} rows would need a matrix of {len(table)}² entries; beyond {MOST_ROWS} rows "
-                'use inducing points: candid.make_gp("ppgpr-chol") or candid.make_gp("svgp")'
+                f"an exact GP on {len(table)} rows would need a matrix of {len(table)}² entries; beyond {MOST_ROWS} "
+                'rows use inducing points: candid.make_gp("ppgpr-chol") or candid.make_gp("svgp")'
             )
 
     def _plan(self, n_rows: int, seed: int) -> Plan:

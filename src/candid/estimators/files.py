@@ -169,7 +169,7 @@ def _checksum(header: str, tensors: dict[str, Tensor]) -> str:
 
 
 def _check_sizes(header: Header, tensors: dict[str, Tensor]) -> None:
-    """Refuse a header that does not fit the tensors: one that asks for more than the file holds would exhaust memory."""
+    """Refuse a header that does not fit the tensors; one that asks for more than there is would exhaust memory."""
     if not all(tensor.dtype in (torch.float32, torch.float64) for tensor in tensors.values()):
         raise ValueError("a model consists of float32 and float64 tensors, and it has others")
     if header.vector_target and len(tensors["predictor.y_scale"]) != 1:
@@ -204,8 +204,7 @@ def _encode(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, (float, np.floating)):
         return float(value)
     if isinstance(value, Kernel):
-        state = {key: tensor for key, tensor in value.state_dict().items()}
-        tensors |= {f"parameter.{name}.{key}": tensor for key, tensor in state.items()}
+        tensors |= {f"parameter.{name}.{key}": tensor for key, tensor in value.state_dict().items()}
         return {"kernel": value.to_spec(), "tensors": f"parameter.{name}."}
     if type(value).__name__ in PRIORS and isinstance(value, PRIORS[type(value).__name__]):
         return {"prior": type(value).__name__, "values": asdict(value)}

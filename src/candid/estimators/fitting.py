@@ -24,8 +24,9 @@ from candid.parameters import hyperparameters
 
 __all__ = ["Fitted", "Setting", "fit_best"]
 
-# Parameters that do not change the result, or only through the seed and the table, and so are not in a checkpoint's key.
-INCIDENTAL = {"verbose", "checkpoint_dir", "callbacks", "n_threads", "time_budget", "predict_dtype", "random_state", "alpha"}
+# Parameters that do not belong to a checkpoint's key: they do not change the result, or do so through seed and table.
+INCIDENTAL = {"verbose", "checkpoint_dir", "callbacks", "n_threads", "time_budget", "predict_dtype"}
+INCIDENTAL |= {"random_state", "alpha"}
 # Jitter above this share of the kernel's diagonal is worth telling the user about.
 LARGE_JITTER = 1e-3
 SMALLEST_NOISE = 1e-10
@@ -59,7 +60,8 @@ class Fitted:
     def kernel(self) -> Kernel:
         """The fitted kernel in the units of the table."""
         fitted = copy.deepcopy(self.problem.family.kernel).double().cpu()
-        return in_units(fitted, torch.as_tensor(self.inputs.scale), torch.as_tensor(self.targets.scale))
+        x_scale, y_scale = torch.as_tensor(self.inputs.scale), torch.as_tensor(self.targets.scale)
+        return in_units(fitted, x_scale, y_scale)  # pyright: ignore[reportArgumentType]
 
 
 class Budget:
@@ -137,8 +139,8 @@ def _scalings(estimator: Any, table: Table) -> tuple[Standardizer, Standardizer]
         targets = Standardizer.fit(table.y, table.weight)
         if not ((targets.scale > 1 / LARGEST_SCALE) & (targets.scale < LARGEST_SCALE)).all():
             raise ValueError(
-                f"the standard deviation of y is {targets.scale.max():.0e}, so its variance does not fit into a float64 "
-                "number; give y in another unit"
+                f"the standard deviation of y is {targets.scale.max():.0e}, so its variance does not fit into a "
+                "float64 number; give y in another unit"
             )
         return Standardizer.fit(table.x, table.weight), targets
     return Standardizer.identity(table.x.shape[1]), Standardizer.identity(table.y.shape[1])
@@ -162,9 +164,7 @@ def _tensors(
     return Rows(*(torch.as_tensor(part, dtype=dtype, device=device) for part in (x, y, table.weight)))
 
 
-def _known_noise(
-    training: Table, targets: Standardizer, device: torch.device, dtype: torch.dtype
-) -> Tensor | None:
+def _known_noise(training: Table, targets: Standardizer, device: torch.device, dtype: torch.dtype) -> Tensor | None:
     """Known noise variances of the training rows in standardised units; zero becomes the least that can be resolved."""
     if training.noise is None:
         return None
@@ -192,7 +192,7 @@ def _checkpoint(estimator: Any, table: Table, run: list[Any]) -> Checkpoint | No
 
 
 def _describe(value: Any, digest: Any) -> None:
-    """Feed a value to a digest with all its digits; the repr of arrays and kernels is for people and leaves some out."""
+    """Feed a value to a digest with all its digits; the repr of arrays and kernels leaves some out."""
     digest.update(type(value).__name__.encode())
     if isinstance(value, torch.nn.Module):
         tensors = {name: tensor.cpu().numpy() for name, tensor in value.state_dict().items()}

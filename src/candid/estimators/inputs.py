@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,10 @@ import torch
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 __all__ = ["Table", "check_range", "read_inputs", "read_noise", "read_table"]
+
+
+# Sorting a longer table would take a noticeable part of the time of its fit.
+MOST_SORTED = 20_000
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,18 @@ class Table:
         noise = None if self.noise is None else self.noise[index]
         return Table(self.x[index], self.y[index], self.weight[index], noise, self.vector)
 
+    def merged(self) -> Table:
+        """The same table with equal rows made one, of their total weight, and sorted; as it is if it is long.
+
+        So weights and repetitions give the same fit to the last digit, and rows may come in any order.
+        """
+        if len(self) > MOST_SORTED:
+            return self
+        columns = np.column_stack([self.x, self.y] + ([] if self.noise is None else [self.noise]))
+        _, first, group = np.unique(columns, axis=0, return_index=True, return_inverse=True)
+        table = self.rows(first)
+        return replace(table, weight=np.bincount(group, self.weight))
+
     def append(self, other: Table) -> Table:
         if self.y.shape[1] != other.y.shape[1]:
             raise ValueError(f"the model was fitted on {self.y.shape[1]} target(s), these rows have {other.y.shape[1]}")
@@ -40,7 +56,8 @@ class Table:
             raise ValueError("alpha must be set for all rows of a model or for none; fit anew to change that")
         noise = None if self.noise is None or other.noise is None else np.concatenate((self.noise, other.noise))
         parts = ((self.x, other.x), (self.y, other.y), (self.weight, other.weight))
-        return Table(*(np.concatenate(part) for part in parts), noise, self.vector)
+        x, y, weight = (np.concatenate(part) for part in parts)
+        return Table(x, y, weight, noise, self.vector).merged()
 
 
 def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, alpha: Any, reset: bool) -> Table:
@@ -54,7 +71,7 @@ def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, alpha: Any, r
     table = Table(x, y2d, weight, noise, targets.ndim == 1)
     if weight.sum() <= 0:
         raise ValueError("all sample weights are zero: there is nothing to learn from")
-    return table if weight.all() else table.rows(np.flatnonzero(weight))
+    return (table if weight.all() else table.rows(np.flatnonzero(weight))).merged()
 
 
 def read_inputs(estimator: Any, X: Any) -> np.ndarray:

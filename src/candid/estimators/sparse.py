@@ -57,8 +57,8 @@ class SparseGPRegressor(GPRegressor):
     max_epochs : int, optional
         By default 30 epochs, or 100 steps where that is more.
     lr : float, optional
-        Learning rate of Adam. By default 0.01 from ten thousand rows on, and in proportion to the rows below that, where
-        the warm start is close to the optimum already (but at least 0.001).
+        Learning rate of Adam. By default 0.01 from ten thousand rows on, and in proportion to the rows below that,
+        where the warm start is close to the optimum already (but at least 0.001).
     schedule : {"cosine", "step", "constant"}, default="cosine"
         How the learning rate decays.
     dtype : {"float32", "float64"}, default="float32"
@@ -173,8 +173,9 @@ class SparseGPRegressor(GPRegressor):
         rows = setting.rows
         coefficients = {"kl": self.beta}
         if setting.start is not None:
-            setting.start.likelihood.known = setting.known_noise
-            return Problem(setting.start.family, setting.start.likelihood, self.objective, coefficients, setting.start.prior)
+            start = setting.start
+            start.likelihood.known = setting.known_noise
+            return Problem(start.family, start.likelihood, self.objective, coefficients, start.prior)
         kernel, mean, likelihood, prior = self._parts(setting)
         warm = isinstance(self.init, str) and self.init == "warm"
         if warm:
@@ -193,7 +194,9 @@ class SparseGPRegressor(GPRegressor):
         if not isinstance(self.init, str):
             given = np.asarray(self.init, dtype=np.float64)
             if given.ndim != 2 or given.shape[1] != n_features or not len(given):
-                raise ValueError(f"init must have shape (M, {n_features}), one column for each feature; got {given.shape}")
+                raise ValueError(
+                    f"init must have shape (M, {n_features}), a column for each feature; got {given.shape}"
+                )
             return torch.as_tensor(setting.inputs(given)).expand(n_outputs, *given.shape)
         how = "random" if self.init == "random" else "kmeans"
         x = rows.x.double().cpu().numpy()

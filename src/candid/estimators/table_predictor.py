@@ -39,9 +39,7 @@ class TablePredictor(nn.Module):
     y_scale: Tensor
     noise_variance: Tensor
 
-    def __init__(
-        self, inner: Predictor, inputs: Standardizer, targets: Standardizer, noise_variance: Tensor
-    ) -> None:
+    def __init__(self, inner: Predictor, inputs: Standardizer, targets: Standardizer, noise_variance: Tensor) -> None:
         super().__init__()
         self.inner = inner
         self.register_buffer("x_shift", torch.as_tensor(inputs.shift))

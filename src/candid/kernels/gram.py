@@ -57,6 +57,9 @@ class _StationaryGram(torch.autograd.Function):
         x1_bar = x2_bar = lengthscale_bar = None
         if needs_x1 or needs_x2 or needs_lengthscale:
             v = w * grad
+            if symmetric:
+                # A point has no distance to itself; left in, its terms would cancel only up to rounding.
+                v.diagonal(dim1=-2, dim2=-1).zero_()
             rows = columns = v.new_empty(0)
             needs_columns = needs_x2 or (symmetric and needs_x1)
             with full_precision(grad.device):

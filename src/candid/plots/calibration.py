@@ -60,7 +60,14 @@ def calibration(y: ArrayLike, predictions: Predictive | Mapping[str, Predictive]
     reach = kstwo.ppf(0.95, n_rows)
     ax.plot(diagonal, diagonal, color=GREY, linewidth=0.9, label="perfectly calibrated", zorder=2)
     ax.fill_between(
-        diagonal, diagonal - reach, diagonal + reach, color=GREY, alpha=0.16, linewidth=0, label="range of chance (95 %)", zorder=1
+        diagonal,
+        diagonal - reach,
+        diagonal + reach,
+        color=GREY,
+        alpha=0.16,
+        linewidth=0,
+        label="range of chance (95 %)",
+        zorder=1,
     )
     ax.set(xlim=(0, 1), ylim=(0, 1), aspect="equal")
     ticks = np.linspace(0, 1, 6)

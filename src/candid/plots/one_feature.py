@@ -64,7 +64,9 @@ def fit_1d(gp: Any, X: ArrayLike, y: ArrayLike, ax: Axes | None = None) -> Axes:
     )
     ax.plot(grid, mean, color=blue, linewidth=1.6, label="mean")
     opacity = float(np.clip(100 / len(x), 0.1, 0.8))
-    ax.scatter(x, targets, s=9, color=INK, alpha=opacity, linewidths=0, label="rows", zorder=3, rasterized=len(x) > 2000)
+    ax.scatter(
+        x, targets, s=9, color=INK, alpha=opacity, linewidths=0, label="rows", zorder=3, rasterized=len(x) > 2000
+    )
     ax.set_xlim(grid[0], grid[-1])
     names = getattr(gp, "feature_names_in_", ["x"])
     dress(ax, type(gp).__name__, str(names[0]), "y", {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)})

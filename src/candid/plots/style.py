@@ -28,9 +28,7 @@ def new_axes(width: float, height: float) -> Axes:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise ImportError(
-            "pictures need matplotlib, which is not installed: pip install candid-gp[report]"
-        ) from error
+        raise ImportError("pictures need matplotlib, which is not installed: pip install candid-gp[report]") from error
     return Figure(figsize=(width, height), dpi=160, layout="constrained").add_subplot()
 
 

@@ -1,0 +1,35 @@
+from __future__ import annotations
+
+import pytest
+from small_models import random_rows, sparse_problem
+
+from candid.engines import SCHEDULES, Plan, train
+
+
+def test_constant():
+    assert [SCHEDULES["constant"](done) for done in (0.0, 0.3, 0.99)] == [1.0, 1.0, 1.0]
+
+
+def test_step():
+    found = [SCHEDULES["step"](done) for done in (0.0, 0.499, 0.5, 0.749, 0.75, 0.99)]
+    assert found == pytest.approx([1.0, 1.0, 0.1, 0.1, 0.01, 0.01])
+
+
+def test_cosine():
+    found = [SCHEDULES["cosine"](done) for done in (0.0, 0.5, 1.0)]
+    assert found == pytest.approx([1.0, 0.505, 0.01])
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_start_at_one_and_never_rise(name):
+    values = [SCHEDULES[name](k / 100) for k in range(101)]
+    assert values[0] == 1.0
+    assert all(later <= earlier for earlier, later in zip(values[:-1], values[1:], strict=True))
+    assert values[-1] > 0
+
+
+def test_training_follows_the_schedule():
+    rows = random_rows(12)
+    history = train(sparse_problem(rows), rows, Plan({"all": "adam"}, 8, 6, lr=0.04, schedule="step"))
+    # Of 16 steps, the second of each epoch is recorded: steps 1, 3, …, 15.
+    assert [record["lr"] for record in history] == pytest.approx([0.04] * 4 + [0.004] * 2 + [0.0004] * 2)

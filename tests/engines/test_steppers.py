@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from small_models import exact_problem, random_rows, sparse_problem
+from torch import nn
+
+from candid.engines import Plan, train
+from candid.engines.steppers import LBFGS, Adam, make_steppers, take_step
+from candid.linalg import NotPositiveDefinite
+
+
+def evaluator(loss, *parameters):
+    """An evaluation as steppers want it, and how often it was asked for."""
+    calls = []
+
+    def evaluate() -> float:
+        calls.append(1)
+        for parameter in parameters:
+            parameter.grad = None
+        value = loss()
+        value.backward()
+        return value.item()
+
+    return evaluate, calls
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lbfgs_solves_a_quadratic(dtype, generator):
+    """Ten variables with curvatures from 1 to 1000."""
+    curvature = torch.logspace(0, 3, 10, dtype=dtype)
+    target = torch.randn(10, generator=generator).to(dtype)
+    x = nn.Parameter(torch.zeros(10, dtype=dtype))
+    evaluate, _ = evaluator(lambda: 0.5 * (curvature * (x - target).square()).sum(), x)
+    stepper = LBFGS([x], lr=0.01)
+    losses = []
+    while not stepper.converged and len(losses) < 40:
+        losses.append(take_step([stepper], evaluate))
+    assert stepper.converged
+    assert losses == sorted(losses, reverse=True)
+    torch.testing.assert_close(x.detach(), target, rtol=0, atol=1e-3 if dtype == torch.float32 else 1e-4)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_lbfgs_stops_only_at_an_optimum(seed):
+    """A line search that takes several evaluations is not convergence."""
+    rows = random_rows(60, n_features=3, seed=seed)
+    problem = exact_problem(rows, seed=seed)
+    train(problem, rows, Plan({"all": "lbfgs"}, max_epochs=100, batch_size=60))
+    problem.loss(rows.whole()).backward()
+    assert max(parameter.grad.abs().max() for parameter in problem.parameters()) < 1e-3
+
+
+@pytest.mark.parametrize("how", ["nan", "error", "bad gradient"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lbfgs_backs_away_from_where_the_loss_does_not_exist(how, dtype):
+    """10x − log x has its minimum at 0.1, and the first step from 0.5 goes to −0.5."""
+    x = nn.Parameter(torch.tensor([0.5], dtype=dtype))
+    outside = []
+
+    def evaluate() -> float:
+        x.grad = None
+        if x.item() <= 0:
+            outside.append(x.item())
+            if how == "error":
+                raise NotPositiveDefinite
+            x.grad = torch.full_like(x, math.nan)
+            return math.nan if how == "nan" else 1.0
+        value = (10 * x - x.log()).sum()
+        value.backward()
+        return value.item()
+
+    stepper = LBFGS([x], lr=0.01)
+    for _ in range(10):
+        take_step([stepper], evaluate)
+    assert outside
+    assert x.item() == pytest.approx(0.1, rel=1e-3)
+
+
+def test_lbfgs_reports_a_start_at_which_the_loss_does_not_exist():
+    x = nn.Parameter(torch.zeros(1))
+    assert LBFGS([x], lr=0.01).advance(lambda: math.nan) == math.inf
+
+
+def test_adam_is_adam():
+    """Three steps against the published recursion."""
+    x = nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64))
+    evaluate, _ = evaluator(lambda: (x**4).sum(), x)
+    stepper = Adam([x], lr=0.1)
+    y, first, second = x.detach().clone(), torch.zeros(2).double(), torch.zeros(2).double()
+    for step in range(1, 4):
+        take_step([stepper], evaluate)
+        gradient = 4 * y**3
+        first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
+        y = y - 0.1 * (first / (1 - 0.9**step)) / ((second / (1 - 0.999**step)).sqrt() + 1e-8)
+    torch.testing.assert_close(x.detach(), y)
+
+
+def test_steppers_that_need_one_gradient_share_it():
+    x, y = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
+    evaluate, calls = evaluator(lambda: (x.square() + y.square()).sum(), x, y)
+    loss = take_step([Adam([x], 0.1), Adam([y], 0.1)], evaluate)
+    assert len(calls) == 1
+    assert loss == 2.0
+    assert x.item() == y.item() == pytest.approx(0.9)
+
+
+def test_the_loss_before_the_step_is_returned_by_every_mixture():
+    x, y = nn.Parameter(torch.ones(1)), nn.Parameter(torch.ones(1))
+    evaluate, _ = evaluator(lambda: (x.square() + y.square()).sum(), x, y)
+    # L-BFGS moves after Adam has moved x from 1 to 0.9.
+    assert take_step([LBFGS([y], 0.1), Adam([x], 0.1)], evaluate) == pytest.approx(1.81)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_two_adams_are_one(dtype):
+    """{"weights": "adam", "rest": "adam"} and {"all": "adam"} give the same bits."""
+    rows = random_rows(30, seed=1).to(dtype)
+    states = []
+    for steppers in ({"all": "adam"}, {"weights": "adam", "rest": "adam"}):
+        problem = sparse_problem(rows.to(torch.float64), seed=2).to(dtype)
+        train(problem, rows, Plan(steppers, max_epochs=4, batch_size=8, lr=0.03))
+        states.append(problem.state_dict())
+    assert all(torch.equal(states[0][name], states[1][name]) for name in states[0])
+
+
+def test_only_the_named_group_moves():
+    rows = random_rows(30, seed=3)
+    problem, start = sparse_problem(rows, seed=4), sparse_problem(rows, seed=4)
+    train(problem, rows, Plan({"weights": "adam"}, max_epochs=2, batch_size=8, lr=0.03))
+    for (name, after), before in zip(problem.named_parameters(), start.parameters(), strict=True):
+        assert torch.equal(after, before) != name.startswith("family.weights")
+
+
+def test_a_group_without_parameters_has_no_stepper():
+    problem = exact_problem(random_rows(10))
+    assert len(make_steppers({"weights": "adam", "rest": "lbfgs"}, problem.groups(), 0.1)) == 1

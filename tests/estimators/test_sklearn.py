@@ -1,0 +1,24 @@
+"""scikit-learn's own checks, on every class with its default parameters and on two variants."""
+
+from __future__ import annotations
+
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from candid import ExactGPRegressor, SparseGPRegressor
+from candid.testing import expected_failed_checks
+
+MODELS = [
+    ExactGPRegressor(),
+    SparseGPRegressor(),
+    SparseGPRegressor(covariance="diagonal"),
+    SparseGPRegressor(objective="elbo", covariance="none"),
+]
+
+
+@parametrize_with_checks(MODELS, expected_failed_checks=expected_failed_checks)
+def test_check(estimator, check):
+    check(estimator)
+
+
+def test_no_check_is_expected_to_fail():
+    assert all(expected_failed_checks(model) == {} for model in MODELS)

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy.stats import multivariate_normal
+
+from candid.likelihoods import GaussianRows
+from candid.marginal import Prior
+from candid.objectives import marginal_likelihood
+
+
+@pytest.fixture
+def prior(draw) -> Prior:
+    root = draw(2, 6, 6)
+    return Prior(draw(6, 2), root @ root.mT + 0.1 * torch.eye(6).double())
+
+
+def test_joint_density_of_each_output(prior, draw):
+    noise, y = torch.tensor([[0.3, 0.6]], dtype=torch.float64), draw(6, 2)
+    expected = sum(
+        multivariate_normal(
+            prior.mean[:, k].numpy(), (prior.covariance[k] + noise[0, k] * torch.eye(6).double()).numpy()
+        ).logpdf(y[:, k].numpy())
+        for k in range(2)
+    )
+    found = marginal_likelihood(prior, GaussianRows(noise), y, torch.ones(6, dtype=torch.float64))
+    assert found.item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("own_noise", [False, True])
+def test_weights_are_repetitions(prior, draw, own_noise):
+    """Against the density of the vector in which every row literally occurs as often as its weight says."""
+    weight = torch.tensor([1, 3, 1, 2, 5, 1])
+    noise = torch.rand(6, 2, generator=torch.Generator().manual_seed(0)).double() + 0.1
+    noise = noise if own_noise else noise[:1]
+    y = draw(6, 2)
+    index = torch.repeat_interleave(torch.arange(6), weight)
+    copies = Prior(prior.mean[index], prior.covariance[:, index][:, :, index])
+    repeated_noise = noise[index] if own_noise else noise
+    expected = marginal_likelihood(
+        copies, GaussianRows(repeated_noise), y[index], torch.ones(len(index), dtype=torch.float64)
+    )
+    found = marginal_likelihood(prior, GaussianRows(noise), y, weight.double())
+    torch.testing.assert_close(found, expected)
+
+
+def test_gradients(prior, draw):
+    weight = torch.tensor([1.0, 3.0, 1.0, 2.0, 5.0, 1.0], dtype=torch.float64)
+    mean, root = prior.mean.clone().requires_grad_(), draw(2, 6, 6).requires_grad_()
+    noise, y = torch.tensor([[0.3, 0.6]], dtype=torch.float64, requires_grad=True), draw(6, 2)
+    assert torch.autograd.gradcheck(
+        lambda m, r, s: marginal_likelihood(Prior(m, r @ r.mT), GaussianRows(s), y, weight), (mean, root, noise)
+    )
