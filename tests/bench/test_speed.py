@@ -51,7 +51,7 @@ def test_measurements_with_gpytorch():
 
 
 def test_flops_of_a_step():
-    # At M = B = 1000, D = 26: 10 or 4 GF for the products with the batch, 2.3 GF for the cubic part, 0.26 for distances.
+    # At M = B = 1000, D = 26: 10 or 4 GF with the batch, 2.3 GF for the cubic part, 0.26 GF for distances.
     assert Case("svgp", 1000, 26).flops() == pytest.approx(12.59e9, rel=1e-3)
     assert Case("ppgpr-mf", 1000, 26).flops() == pytest.approx(6.59e9, rel=1e-3)
 

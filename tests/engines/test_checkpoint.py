@@ -4,10 +4,10 @@ import math
 
 import pytest
 import torch
-from small_models import exact_problem, random_rows, sparse_problem
 
 from candid.engines import Checkpoint, Plan, Rows, train
 from candid.engines import checkpoint as checkpoint_module
+from small_models import exact_problem, random_rows, sparse_problem
 
 STATE = {
     "number": 3,

@@ -3,10 +3,10 @@ from __future__ import annotations
 import pytest
 import torch
 from scipy.stats import norm
-from small_models import exact_problem, random_rows, sparse_problem
 
 from candid.engines import problem as problem_module
 from candid.objectives import elbo
+from small_models import exact_problem, random_rows, sparse_problem
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])

@@ -4,10 +4,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from small_models import random_rows
 
 from candid.engines import n_batches
 from candid.engines.rows import batch_at
+from small_models import random_rows
 
 
 def indices(rows, batch_size: int, seed: int, epoch: int) -> list[torch.Tensor]:

@@ -4,12 +4,12 @@ import math
 
 import pytest
 import torch
-from small_models import exact_problem, random_rows, sparse_problem
 from torch import nn
 
 from candid.engines import Plan, train
 from candid.engines.steppers import LBFGS, Adam, make_steppers, take_step
 from candid.linalg import NotPositiveDefinite
+from small_models import exact_problem, random_rows, sparse_problem
 
 
 def evaluator(loss, *parameters):

@@ -40,9 +40,7 @@ METHODS = ("exact", "svgp", "ppgpr-chol", "ppgpr-mf", "ppgpr-delta", "map")
 def fitted(table):
     """One fitted model of each method."""
     short = {"n_inducing": 20, "max_epochs": 20}
-    return {
-        name: make_gp(name, random_state=0, **({} if name == "exact" else short)).fit(*table) for name in METHODS
-    }
+    return {name: make_gp(name, random_state=0, **({} if name == "exact" else short)).fit(*table) for name in METHODS}
 
 
 @pytest.fixture(params=METHODS)

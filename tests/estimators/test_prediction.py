@@ -120,7 +120,9 @@ def test_a_long_table_is_predicted_in_chunks(model, new_rows, monkeypatch):
     lengths = []
     original = BasisPredictor.marginal
     monkeypatch.setattr(
-        BasisPredictor, "marginal", lambda self, x, mean_only=False: (lengths.append(len(x)), original(self, x, mean_only))[1]
+        BasisPredictor,
+        "marginal",
+        lambda self, x, mean_only=False: (lengths.append(len(x)), original(self, x, mean_only))[1],
     )
     monkeypatch.setattr(table_predictor, "CHUNK_ENTRIES", 7 * model.predictor_.inner.n_points)
     chunked, mean = model.predict_distribution(X), model.predict(X)

@@ -33,7 +33,15 @@ def test_a_change_of_units_changes_nothing_but_units(kind, quick, table, new_row
 
 @pytest.mark.parametrize(
     "kernel",
-    ["matern52", "rbf + linear", "rq * periodic", "linear", Matern52(), RBF() * Linear(), RBF(lengthscale=2.0) + Periodic()],
+    [
+        "matern52",
+        "rbf + linear",
+        "rq * periodic",
+        "linear",
+        Matern52(),
+        RBF() * Linear(),
+        RBF(lengthscale=2.0) + Periodic(),
+    ],
     ids=str,
 )
 def test_the_fitted_kernel_is_in_the_units_of_the_table(kernel, table):
@@ -48,7 +56,9 @@ def test_the_fitted_kernel_is_in_the_units_of_the_table(kernel, table):
     solved = np.linalg.solve(K + gp.noise_**2 * np.eye(len(y)), np.column_stack([y - y.mean(), cross.T]))
     p = gp.predict_distribution(X[:5] + 0.1 * rows.std(0).numpy())
     np.testing.assert_allclose(p.mean - y.mean(), cross @ solved[:, 0], rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(p.latent_std**2, prior - (cross * solved[:, 1:].T).sum(1), rtol=1e-4, atol=1e-6 * prior.max())
+    np.testing.assert_allclose(
+        p.latent_std**2, prior - (cross * solved[:, 1:].T).sum(1), rtol=1e-4, atol=1e-6 * prior.max()
+    )
 
 
 def test_history_of_standardised_targets_is_in_the_units_of_y(table):

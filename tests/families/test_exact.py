@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 import torch
-from small_models import exact_problem, random_rows
 
 from candid.engines import Rows
+from small_models import exact_problem, random_rows
 
 
 @pytest.mark.parametrize("kernel", ["matern52", "rbf + matern32"])

@@ -4,11 +4,11 @@ import copy
 
 import pytest
 import torch
-from small_models import random_rows, sparse_problem
 
 from candid.families import Inducing, make_mean
 from candid.kernels import make_kernel
 from candid.weights import Full
+from small_models import random_rows, sparse_problem
 
 
 def dense_marginals(family, x):

@@ -4,9 +4,9 @@ import json
 
 import pytest
 import torch
-from small_models import exact_problem, random_rows, sparse_problem
 
 from candid.families import predictor_from_spec
+from small_models import exact_problem, random_rows, sparse_problem
 
 MODELS = {
     "full": lambda rows: sparse_problem(rows, "full", seed=1),

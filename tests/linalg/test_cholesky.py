@@ -139,8 +139,7 @@ def test_every_covariance_has_a_factor(n, rank, exponent, single, seed):
     factor, scaled = cholesky(matrix), cholesky(scale * matrix)
     assert (factor.lower.triu(1) == 0).all()
     repaired = matrix + factor.jitter * matrix.diagonal().mean() * torch.eye(n, dtype=dtype)
-    torch.testing.assert_close(
-        factor.lower @ factor.lower.T, repaired, rtol=0, atol=20 * torch.finfo(dtype).eps * matrix.diagonal().sum().item()
-    )
+    rounding = 20 * torch.finfo(dtype).eps * matrix.diagonal().sum().item()
+    torch.testing.assert_close(factor.lower @ factor.lower.T, repaired, rtol=0, atol=rounding)
     assert factor.jitter <= 1e-3
     assert scaled.jitter == factor.jitter

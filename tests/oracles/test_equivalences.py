@@ -10,12 +10,12 @@ import torch
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
-from small_models import exact_problem, random_rows, sparse_problem
 
 from candid.engines import Problem, solve_weights
 from candid.likelihoods import GaussianRows
 from candid.marginal import Marginal
 from candid.objectives import elbo, predictive
+from small_models import exact_problem, random_rows, sparse_problem
 
 CLOSE = {"rtol": 1e-8, "atol": 1e-8}
 

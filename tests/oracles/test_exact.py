@@ -8,9 +8,9 @@ import torch
 from scipy.stats import multivariate_normal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern, WhiteKernel
-from small_models import exact_problem, random_rows
 
 from candid.engines import Problem, Rows
+from small_models import exact_problem, random_rows
 
 BASES = {
     "rbf": RBF,

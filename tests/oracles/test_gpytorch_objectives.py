@@ -19,9 +19,9 @@ from gpytorch.variational import (
     MeanFieldVariationalDistribution,
     VariationalStrategy,
 )
-from small_models import random_rows, sparse_problem
 
 from candid.engines import Problem
+from small_models import random_rows, sparse_problem
 
 TOLERANCE = {"rtol": 1e-8, "atol": 1e-8}
 METHODS = {

@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 import torch
 from scipy import stats
-from small_models import exact_problem, random_rows, sparse_problem
 
 from candid.engines import Plan, train
-from candid.kernels import Matern52, RBF, Scale
+from candid.kernels import RBF, Matern52, Scale
 from candid.priors import Gamma, HalfNormal, Interval, LogNormal, attach
+from small_models import exact_problem, random_rows, sparse_problem
 
 
 def kernel_sum():

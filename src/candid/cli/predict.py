@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,7 +47,9 @@ def predict(
         note(console, text)
     if not encoded.complete.all():
         note(console, f"{count((~encoded.complete).sum(), 'prediction')} left empty: the inputs have missing values")
-    with working(f"Predicting {count(encoded.complete.sum(), 'row')} …"):
+    with working(f"Predicting {count(encoded.complete.sum(), 'row')} …"), warnings.catch_warnings():
+        # The features are in the model's order, whatever it was told of their names.
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
         p = gp.predict_distribution(encoded.X[encoded.complete])
     write_table(predictions, _columns(p, encoded.complete))
     console.print(f"The predictions of {count(len(table), 'row')} are in {escape(str(predictions))}.", soft_wrap=True)

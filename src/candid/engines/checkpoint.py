@@ -58,7 +58,9 @@ class Checkpoint:
             return None
 
     def delete(self) -> None:
-        self.path.unlink(missing_ok=True)
+        """Remove the file, and what killed processes may have left half-written beside it."""
+        for path in (self.path, *self.path.parent.glob(f"{self.path.name}.*.part")):
+            path.unlink(missing_ok=True)
 
 
 def _flatten(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:

@@ -1,8 +1,7 @@
-"""Where training starts: hyper-parameters from a subset, inducing points from the inputs, q(v) in closed form."""
+"""Where training starts: hyper-parameters from some rows, inducing points from the inputs."""
 
 from __future__ import annotations
 
-import copy
 import math
 import warnings
 
@@ -15,18 +14,16 @@ from torch import Tensor
 from candid.engines.loop import Plan, train
 from candid.engines.problem import Problem
 from candid.engines.rows import Rows
-from candid.families import Exact, Inducing, Mean
+from candid.families import Exact, Mean
 from candid.kernels import Kernel
 from candid.likelihoods import Gaussian
 from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
-from candid.weights import optimal_weights
 
-__all__ = ["fit_hyperparameters", "place_points", "solve_weights"]
+__all__ = ["fit_hyperparameters", "place_points"]
 
 # k-means sees at most this many rows for each centre: more do not move the centres by much.
 ROWS_PER_CENTRE = 30
-CHUNK = 4096
 # Lengthscales start at most so many times smaller or larger than the standard deviation of the inputs.
 LENGTHS = 1e4
 
@@ -60,7 +57,7 @@ def fit_hyperparameters(
     seed: int,
     max_epochs: int = 12,
 ) -> None:
-    """Move kernel, mean and noise, in place, to the maximum of the exact marginal likelihood of ``n_rows`` random rows."""
+    """Move kernel, mean and noise, in place, to the maximum of the exact marginal likelihood of some random rows."""
     index = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:n_rows].to(rows.x.device)
     some = rows.subset(index).to(torch.float64)
     noise = likelihood if likelihood.known is None else likelihood.subset(index)
@@ -68,6 +65,7 @@ def fit_hyperparameters(
     problem = Problem(family, noise, "marginal_likelihood", prior=prior).double()
     train(problem, some, Plan({"all": "lbfgs"}, max_epochs=max_epochs, batch_size=len(some), seed=seed))
     _keep_lengths(kernel, some.x)
+    _leave_floor(likelihood)
     for part in (kernel, mean, likelihood):
         part.to(rows.x.dtype)
 
@@ -85,22 +83,8 @@ def _keep_lengths(kernel: Kernel, x: Tensor) -> None:
 
 
 @torch.no_grad()
-def solve_weights(family: Inducing, likelihood: Gaussian, rows: Rows, beta: float = 1.0) -> None:
-    """Set q(v), in place, to the maximiser of the ELBO at the present hyper-parameters: one pass in float64."""
-    exact, noise = copy.deepcopy(family).double(), copy.deepcopy(likelihood).double()
-    amplitude, _ = exact.kernel.split()
-    gram: Tensor | float = 0.0
-    projection: Tensor | float = 0.0
-    for start in range(0, len(rows), CHUNK):
-        index = torch.arange(start, min(start + CHUNK, len(rows)), device=rows.x.device)
-        batch = rows.batch(index)
-        x, y = batch.x.double(), batch.y.double()
-        features, _ = exact.features(x)
-        if amplitude is not None:
-            features = features * amplitude.sqrt()[..., None, None]
-        # w_i / (β σ_i²), output × row
-        confidence = (batch.weight.double().unsqueeze(-1) / (beta * noise.at(index).variance)).expand_as(y).mT
-        scaled = features * confidence.unsqueeze(-2)
-        gram = gram + scaled @ features.mT
-        projection = projection + (scaled @ (y - exact.mean(x)).mT.unsqueeze(-1)).squeeze(-1)
-    family.weights.assign(*optimal_weights(gram, projection))  # pyright: ignore[reportArgumentType]
+def _leave_floor(likelihood: Gaussian) -> None:
+    """Keep a learned noise at twice its floor: on the floor it has no gradient, and would stay there for ever."""
+    noise = likelihood.noise
+    if noise is not None and noise.upper == math.inf and noise.lower > 0 and not noise.fixed:
+        noise.raw.clamp_(min=math.log(noise.lower))

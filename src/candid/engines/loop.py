@@ -123,8 +123,10 @@ def train(
             record = _close_epoch(state, problem, held_out, rate, per_epoch, plan.offset)
             if plan.patience is not None and held_out is not None and record["validation_nll"] < state.best:
                 state.best, state.best_epoch, best = record["validation_nll"], record["epoch"], snapshot(problem)
-            stale = plan.patience is not None and held_out is not None and (
-                record["epoch"] - state.best_epoch >= plan.patience
+            stale = (
+                plan.patience is not None
+                and held_out is not None
+                and (record["epoch"] - state.best_epoch >= plan.patience)
             )
             stop = [bool(callback(record)) for callback in callbacks]
             state.finished = out_of_time or stale or any(stop) or all(stepper.converged for stepper in steppers)

@@ -19,8 +19,8 @@ def step(done: float) -> float:
 
 
 def cosine(done: float) -> float:
-    """Down to one hundredth along half a cosine wave."""
-    return 0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done))
+    """Up in a straight line over the first tenth, so that a good start is not shaken, and down along a cosine wave."""
+    return min(1.0, 0.01 + 10 * done) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
 
 
 SCHEDULES: dict[str, Callable[[float], float]] = {"constant": constant, "step": step, "cosine": cosine}

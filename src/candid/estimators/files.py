@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from pydantic import BaseModel, ConfigDict, ValidationError
 from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
+from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from candid import priors as prior_room
@@ -88,7 +88,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     target = Path(path)
     scratch = target.with_name(f"{target.name}.{os.getpid()}.part")
     try:
-        save_file(tensors, scratch, metadata={"candid": header, "sha256": _checksum(header, tensors)})
+        scratch.write_bytes(to_bytes(tensors, {"candid": header, "sha256": _checksum(header, tensors)}))
         os.replace(scratch, target)
     finally:
         scratch.unlink(missing_ok=True)

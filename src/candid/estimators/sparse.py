@@ -15,6 +15,7 @@ from candid.engines import (
     Plan,
     Problem,
     fit_hyperparameters,
+    match_noise,
     n_batches,
     place_points,
     solve_weights,
@@ -170,22 +171,30 @@ class SparseGPRegressor(GPRegressor):
         )
 
     def _build(self, setting: Setting, seed: int) -> Problem:
-        rows = setting.rows
-        coefficients = {"kl": self.beta}
-        if setting.start is not None:
-            start = setting.start
-            start.likelihood.known = setting.known_noise
-            return Problem(start.family, start.likelihood, self.objective, coefficients, start.prior)
-        kernel, mean, likelihood, prior = self._parts(setting)
-        warm = isinstance(self.init, str) and self.init == "warm"
-        if warm:
-            fit_hyperparameters(kernel, mean, likelihood, prior, rows, WARM_ROWS, seed)
-        points = self._points(setting, seed).to(rows.x)
+        rows, warm = setting.rows, isinstance(self.init, str) and self.init == "warm"
+        points = None
+        if setting.start is None:
+            kernel, mean, likelihood, prior = self._parts(setting)
+            if warm:
+                fit_hyperparameters(kernel, mean, likelihood, prior, rows, WARM_ROWS, seed)
+        else:
+            family, likelihood, prior = setting.start.family, setting.start.likelihood, setting.start.prior
+            assert isinstance(family, Inducing)
+            likelihood.known = setting.known_noise
+            if not warm:
+                return Problem(family, likelihood, self.objective, {"kl": self.beta}, prior)
+            kernel, mean = family.kernel, family.mean
+            # A model of few rows had few points; with more rows it may have more.
+            points = family.points.detach() if family.points.shape[-2] >= self.n_inducing else None
+        points = self._points(setting, seed).to(rows.x) if points is None else points
         weights = WEIGHTS[self.covariance](points.shape[-2], points.shape[:1])
         family = Inducing(kernel, mean, points, weights, JITTER[rows.x.dtype]).to(rows.x)
         if warm:
-            solve_weights(family, likelihood, rows, max(self.beta, 1e-3))
-        return Problem(family, likelihood, self.objective, coefficients, prior)
+            elbo = self.objective == "elbo"
+            if elbo:
+                match_noise(family, likelihood, rows)
+            solve_weights(family, likelihood, rows, max(self.beta, 1e-3), residual_is_noise=not elbo)
+        return Problem(family, likelihood, self.objective, {"kl": self.beta}, prior)
 
     def _points(self, setting: Setting, seed: int) -> torch.Tensor:
         """Inducing points of each output, (P, M, D)."""
@@ -197,6 +206,8 @@ class SparseGPRegressor(GPRegressor):
                 raise ValueError(
                     f"init must have shape (M, {n_features}), a column for each feature; got {given.shape}"
                 )
+            if not np.isfinite(given).all():
+                raise ValueError("init has inducing points at NaN or infinity; give finite ones, in the units of X")
             return torch.as_tensor(setting.inputs(given)).expand(n_outputs, *given.shape)
         how = "random" if self.init == "random" else "kmeans"
         x = rows.x.double().cpu().numpy()

@@ -24,6 +24,8 @@ __all__ = ["stationary_gram"]
 
 # Up to this many features, differences cost no more than a matrix product, and they do not cancel.
 _FEW_FEATURES = 3
+# A short lengthscale makes scaled inputs large: above this sum of squared norms the product needs float64.
+_LARGE_NORMS = 500.0
 
 
 def stationary_gram(profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale: Tensor, *shapes: Tensor) -> Tensor:
@@ -112,10 +114,17 @@ def _squared_distances(a: Tensor, b: Tensor | None) -> Tensor:
     left = torch.cat([a.square().sum(-1, keepdim=True), torch.ones_like(a[..., :1]), -2.0 * a], -1)
     right = torch.cat([torch.ones_like(other[..., :1]), other.square().sum(-1, keepdim=True), other], -1)
     with full_precision(a.device):
-        q = left @ right.mT
+        q = left @ right.mT if not _cancels(left, right) else (left.double() @ right.double().mT).to(left.dtype)
     if b is None:
         q.diagonal(dim1=-2, dim2=-1).zero_()
     return q
+
+
+def _cancels(left: Tensor, right: Tensor) -> bool:
+    """Whether squared norms (the first column of ``left``, the second of ``right``) drown differences of order one."""
+    if left.dtype == torch.float64 or not left.numel() or not right.numel():
+        return False
+    return float(left[..., 0].max()) + float(right[..., 1].max()) > _LARGE_NORMS
 
 
 def _sum_of_squared_differences(a: Tensor, b: Tensor) -> Tensor:

@@ -69,12 +69,13 @@ def _matern52(q: Tensor) -> tuple[Tensor, ...]:
 
 
 def _rational_quadratic(q: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:
-    # u = 1 + q/α,  k = u^(−α),  dk/dq = −k/u,  dk/dα = k (1 − 1/u − log u)
-    u = (q.clamp_(0.0) / alpha).add_(1.0)
-    log_u = torch.log(u)
+    # s = q/α,  k = (1 + s)^(−α),  dk/dq = −k/(1 + s),  dk/dα = k (s/(1 + s) − log(1 + s)); exact also where α is huge
+    s = q.clamp_(0.0) / alpha
+    log_u = torch.log1p(s)
     k = torch.mul(log_u, -alpha).exp_()
+    u = s + 1.0
+    k_alpha = s.div_(u).sub_(log_u).mul_(k)
     w = torch.div(k, u, out=u)
-    k_alpha = torch.addcmul(k, k, log_u, value=-1.0, out=log_u).sub_(w)
     return k, w, k_alpha
 
 

@@ -1,0 +1,125 @@
+"""q(v), and the noise that goes with it, in closed form from one pass over the rows in float64."""
+
+from __future__ import annotations
+
+import copy
+import math
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor
+
+from candid.engines.rows import Rows
+from candid.families import Inducing
+from candid.likelihoods import Gaussian
+from candid.weights import optimal_weights
+
+__all__ = ["match_noise", "solve_weights"]
+
+CHUNK = 4096
+#: Confidence h, (P, n), in some rows, from their weight, their residual variance (P, n) and their index.
+Confidence = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Statistics:
+    """Sums over all rows, one for each output; r = y − mu, c the residual variance, h the confidence in a row."""
+
+    gram: Tensor  # Σ h a aᵀ, (P, M, M)
+    projection: Tensor  # Σ h a r, (P, M)
+    squares: Tensor  # Σ h r², (P,)
+    residual: Tensor  # Σ h c, (P,)
+
+    def __add__(self, other: Statistics) -> Statistics:
+        return Statistics(
+            self.gram + other.gram,
+            self.projection + other.projection,
+            self.squares + other.squares,
+            self.residual + other.residual,
+        )
+
+
+@torch.no_grad()
+def solve_weights(
+    family: Inducing, likelihood: Gaussian, rows: Rows, beta: float = 1.0, residual_is_noise: bool = False
+) -> None:
+    """Set q(v), in place, to the best one at the present hyper-parameters.
+
+    Best for the ELBO with noise variances σ², or, if ``residual_is_noise``, for its FITC variant, whose noise in row i
+    is c_i + σ²: that is the better start for objectives that count the residual c_i as spread of the prediction.
+    """
+    noise = copy.deepcopy(likelihood).double()
+
+    def confidence(weight: Tensor, residual: Tensor, index: Tensor) -> Tensor:
+        # w_i / β(σ_i² [+ c_i])
+        variance = noise.at(index).variance.mT
+        return weight / (beta * (variance + residual if residual_is_noise else variance))
+
+    sums = _gather(family, rows, confidence)
+    family.weights.assign(*optimal_weights(sums.gram, sums.projection))
+
+
+@torch.no_grad()
+def match_noise(family: Inducing, likelihood: Gaussian, rows: Rows) -> None:
+    """Set a learned noise variance, in place, to the best one for the ELBO with these inducing points.
+
+    Hyper-parameters that were fitted to few rows know nothing of the error that M inducing points make on all rows.
+    With q(v) at its optimum the bound depends on σ² alone (Titsias 2009); λ are the eigenvalues of Σ w a aᵀ, and p is
+    Σ w a r in their basis:
+
+        −½ [ N log 2πσ² + Σ log(1 + λ/σ²) + (Σ w r² − Σ p²/(σ² + λ) + Σ w c) / σ² ]
+    """
+    noise = likelihood.noise
+    if noise is None or noise.fixed:
+        return
+    sums = _gather(family, rows, lambda weight, residual, index: weight)
+    bounded = noise.upper < math.inf
+    least = max(noise.lower if bounded else 2 * noise.lower, 1e-12)
+    matched = []
+    for output in range(len(sums.squares)):
+        values, basis = (part.cpu().numpy() for part in torch.linalg.eigh(sums.gram[output]))
+        projected = (basis.T @ sums.projection[output].cpu().numpy()) ** 2
+        values = np.maximum(values, 0.0)
+        rest = float(sums.squares[output] + sums.residual[output])
+        most = noise.upper if bounded else max(100 * rest / rows.total, 2 * least)
+
+        def negative_bound(log_noise: float, values=values, projected=projected, rest=rest) -> float:
+            variance = math.exp(log_noise)
+            fit = (rest - (projected / (variance + values)).sum()) / variance
+            return 0.5 * (rows.total * log_noise + np.log1p(values / variance).sum() + fit)
+
+        best = minimize_scalar(negative_bound, bounds=(math.log(least), math.log(most)), method="bounded")
+        matched.append(math.exp(float(best.x)))  # pyright: ignore[reportAttributeAccessIssue]
+    noise.set(torch.tensor([matched]))
+
+
+def _gather(family: Inducing, rows: Rows, confidence: Confidence) -> Statistics:
+    """The sums, from one pass over the rows."""
+    exact = copy.deepcopy(family).double()
+    chunks = torch.arange(len(rows), device=rows.x.device).split(CHUNK)
+    return reduce(
+        operator.add, (_sums(exact, rows.subset(index).to(torch.float64), index, confidence) for index in chunks)
+    )
+
+
+def _sums(family: Inducing, rows: Rows, index: Tensor, confidence: Confidence) -> Statistics:
+    amplitude, _ = family.kernel.split()
+    features, variance = family.features(rows.x)
+    # c = s(k(x,x) − aᵀa)
+    residual = (variance - features.square().sum(-2)).clamp_min(0.0)
+    if amplitude is not None:
+        residual, features = residual * amplitude.unsqueeze(-1), features * amplitude.sqrt()[..., None, None]
+    r = (rows.y - family.mean(rows.x)).mT
+    h = confidence(rows.weight, residual, index).expand_as(r)
+    weighted = features * h.unsqueeze(-2)
+    return Statistics(
+        gram=weighted @ features.mT,
+        projection=(weighted @ r.unsqueeze(-1)).squeeze(-1),
+        squares=(h * r.square()).sum(-1),
+        residual=(h * residual).sum(-1),
+    )

@@ -1,0 +1,117 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from candid.engines import Rows, fit_hyperparameters, place_points
+from candid.families import make_mean
+from candid.kernels import make_kernel
+from candid.likelihoods import Gaussian
+from candid.parameters import hyperparameters
+from candid.priors import LogNormal, attach
+from small_models import exact_problem, random_rows
+
+X = np.random.default_rng(0).normal(size=(200, 3))
+
+
+@pytest.mark.parametrize("how", ["kmeans", "random"])
+def test_points_are_distinct_repeatable_and_as_many_as_asked(how):
+    points = place_points(X, 20, how, seed=1)
+    assert points.shape == (20, 3)
+    assert len(np.unique(points, axis=0)) == 20
+    np.testing.assert_array_equal(points, place_points(X, 20, how, seed=1))
+    assert not np.array_equal(points, place_points(X, 20, how, seed=2))
+
+
+def test_random_points_are_rows():
+    rows = {tuple(row) for row in X}
+    assert all(tuple(point) in rows for point in place_points(X, 20, "random", seed=1))
+
+
+def test_kmeans_is_nearer_to_the_rows_than_a_random_choice():
+    def distance(points):
+        return np.square(X[:, None] - points[None]).sum(-1).min(1).mean()
+
+    assert distance(place_points(X, 20, "kmeans", 1)) < 0.8 * distance(place_points(X, 20, "random", 1))
+
+
+@pytest.mark.parametrize("how", ["kmeans", "random"])
+def test_never_more_points_than_distinct_rows(how):
+    repeated = np.repeat(X[:5], 10, axis=0)
+    points = place_points(repeated, 20, how, seed=0)
+    np.testing.assert_array_equal(points, np.unique(X[:5], axis=0))
+
+
+def parts(rows: Rows, dtype=torch.float32, noise: float = 0.5):
+    width, outputs = rows.x.shape[1], rows.y.shape[1]
+    kernel = make_kernel("matern52", width, batch_shape=(outputs,)).to(dtype)
+    return kernel, make_mean("constant", width, outputs).to(dtype), Gaussian(noise, outputs).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_hyperparameters_are_those_of_the_marginal_likelihood(dtype):
+    """With all rows as the subset: no gradient of the exact evidence is left."""
+    rows = random_rows(60, seed=1)
+    kernel, mean, likelihood = parts(rows, dtype)
+    fit_hyperparameters(kernel, mean, likelihood, None, rows.to(dtype), 60, seed=0, max_epochs=60)
+    assert all(
+        parameter.raw.dtype == dtype for part in (kernel, mean, likelihood) for _, parameter in hyperparameters(part)
+    )
+    exact = exact_problem(rows)
+    exact.family.kernel.load_state_dict(kernel.state_dict())
+    exact.family.mean.load_state_dict(mean.state_dict())
+    exact.likelihood.load_state_dict(likelihood.state_dict())
+    exact.loss(rows.whole()).backward()
+    assert max(parameter.grad.abs().max() for parameter in exact.parameters()) < 1e-3
+    assert likelihood.noise.value.sqrt().item() == pytest.approx(0.2, rel=0.4)
+
+
+def test_fixed_hyperparameters_stay_bit_identical_in_single_precision():
+    rows = random_rows(40, seed=2)
+    kernel, mean, likelihood = parts(rows, noise=0.1234567)
+    likelihood.noise.fix()
+    kernel.amplitude.set(0.7654321)
+    kernel.amplitude.fix()
+    before = likelihood.noise.raw.clone(), kernel.amplitude.raw.clone(), kernel.base.lengthscale.raw.clone()
+    fit_hyperparameters(kernel, mean, likelihood, None, rows.to(torch.float32), 40, seed=0)
+    assert torch.equal(likelihood.noise.raw, before[0])
+    assert torch.equal(kernel.amplitude.raw, before[1])
+    assert not torch.equal(kernel.base.lengthscale.raw, before[2])
+
+
+def test_noise_free_data_reach_the_floor_without_harm():
+    """In float32 the noise may round onto its floor."""
+    rows = random_rows(60, seed=3)
+    rows = Rows(rows.x, rows.x[:, :1], rows.weight).to(torch.float32)
+    kernel, mean, likelihood = parts(rows)
+    fit_hyperparameters(kernel, mean, likelihood, None, rows, 60, seed=0, max_epochs=40)
+    assert 0.999e-6 < likelihood.noise.value.item() < 1e-5
+    assert all(torch.isfinite(p.value).all() for part in (kernel, mean, likelihood) for _, p in hyperparameters(part))
+
+
+def test_priors_count():
+    rows = random_rows(40, seed=4)
+    kernel, mean, likelihood = parts(rows, torch.float64)
+    prior = attach(kernel, {"lengthscale": LogNormal(5.0, 1e-3)})
+    fit_hyperparameters(kernel, mean, likelihood, prior, rows, 40, seed=0, max_epochs=40)
+    lengthscale = kernel.base.lengthscale.value
+    torch.testing.assert_close(lengthscale, torch.full_like(lengthscale, 5.0), rtol=0.02, atol=0)
+
+
+def test_known_noise_is_that_of_the_subset():
+    """Rows outside the subset have absurd noise; were it used, the fit would see nothing but noise."""
+    rows = random_rows(80, seed=5)
+    index = torch.randperm(80, generator=torch.Generator().manual_seed(7))[:30]
+    known = torch.full((80, 1), 1e6, dtype=torch.float64)
+    known[index] = 0.04
+    kernel, mean, _ = parts(rows, torch.float64)
+    likelihood = Gaussian(known=known)
+    fit_hyperparameters(kernel, mean, likelihood, None, rows, 30, seed=7, max_epochs=40)
+    subset = rows.subset(index)
+    exact = exact_problem(subset, known=known[index])
+    exact.family.kernel.load_state_dict(kernel.state_dict())
+    exact.family.mean.load_state_dict(mean.state_dict())
+    exact.loss(subset.whole()).backward()
+    assert max(p.grad.abs().max() for p in exact.parameters()) < 1e-3
+    assert likelihood.known.shape == (80, 1)

@@ -1,0 +1,98 @@
+"""More rows for a model that is there already."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from candid import ExactGPRegressor, load
+
+
+@pytest.fixture
+def make(kind, quick):
+    return ExactGPRegressor if kind is ExactGPRegressor else quick
+
+
+def nll(gp, X, y) -> float:
+    return -gp.predict_distribution(X).log_prob(y).mean()
+
+
+def same(first, second) -> bool:
+    ours, theirs = first.predictor_.state_dict(), second.predictor_.state_dict()
+    return all(torch.equal(ours[name], theirs[name]) for name in ours | theirs)
+
+
+def test_the_first_call_is_a_fit(make, table):
+    assert same(make().partial_fit(*table), make().fit(*table))
+
+
+def test_more_rows_improve_predictions(make, table, new_rows):
+    X, y = table
+    gp = make().partial_fit(X[:15], y[:15])
+    before = nll(gp, *new_rows)
+    assert gp.partial_fit(X[15:], y[15:]) is gp
+    assert nll(gp, *new_rows) < before - 0.3
+
+
+def test_no_row_is_forgotten(table):
+    X, y = table
+    gp = ExactGPRegressor().partial_fit(X[:40], y[:40]).partial_fit(X[40:70], y[40:70]).partial_fit(X[70:], y[70:])
+    whole = ExactGPRegressor().fit(X, y)
+    assert gp.predictor_.inner.n_points == 120
+    np.testing.assert_allclose(gp.predict(X), whole.predict(X), atol=0.05 * y.std())
+
+
+def test_it_goes_on_from_where_it_was(make, table):
+    gp = make().fit(*table)
+    fitted = gp.history_[-1]["loss"]
+    gp.partial_fit(*(part[:1] for part in table))
+    assert gp.history_[0]["loss"] == pytest.approx(fitted, abs=0.1)
+
+
+def test_a_buffer_may_be_used_again(make, table):
+    X, y = table
+    buffers = X[:60].copy(), y[:60].copy()
+    gp = make().partial_fit(*buffers)
+    buffers[0][:], buffers[1][:] = X[60:], y[60:]
+    gp.partial_fit(*buffers)
+    assert same(gp, make().partial_fit(X[:60], y[:60]).partial_fit(X[60:], y[60:]))
+
+
+def test_weights_and_known_noise_are_kept(table):
+    X, y = table
+    weight, alpha = np.linspace(1.0, 3.0, 120), np.linspace(4.0, 9.0, 120)
+    gp = ExactGPRegressor(alpha=alpha[:60]).partial_fit(X[:60], y[:60], weight[:60])
+    gp.set_params(alpha=alpha[60:]).partial_fit(X[60:], y[60:], weight[60:])
+    assert gp.noise_**2 == pytest.approx(alpha.mean())
+    assert gp._fitted.table.weight.sum() == pytest.approx(weight.sum())
+
+
+def test_other_tables_are_refused(make, table):
+    X, y = table
+    gp = make().fit(X, y)
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        gp.partial_fit(X[:, :2], y)
+    with pytest.raises(ValueError, match=r"fitted on 1 target\(s\), these rows have 2"):
+        gp.partial_fit(X, np.column_stack([y, y]))
+    with pytest.raises(ValueError, match="alpha must be set for all rows"):
+        gp.set_params(alpha=1.0).partial_fit(X, y)
+
+
+def test_a_run_that_is_broken_off_leaves_the_model_as_it_was(quick, table, new_rows):
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    gp = quick().fit(*table)
+    before = gp.predict(new_rows[0])
+    again = quick().fit(*table).partial_fit(*new_rows)
+    with pytest.raises(KeyboardInterrupt):
+        gp.set_params(callbacks=(interrupt,)).partial_fit(*new_rows)
+    np.testing.assert_array_equal(gp.predict(new_rows[0]), before)
+    assert same(gp.set_params(callbacks=()).partial_fit(*new_rows), again)
+
+
+def test_a_loaded_model_is_fitted_anew(make, table, new_rows, tmp_path):
+    make().fit(*table).save(tmp_path / "model.candid")
+    loaded = load(tmp_path / "model.candid")
+    assert same(loaded.partial_fit(*new_rows), make().fit(*new_rows))

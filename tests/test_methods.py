@@ -1,0 +1,154 @@
+"""The table of methods, and the estimators that its rows make."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+
+import candid
+from candid import ExactGPRegressor, SparseGPRegressor, make_gp
+from candid.methods import METHODS, check_compatible, compatible, find_method, methods
+from candid.objectives import EVIDENCES, ROW_OBJECTIVES
+
+SPARSE = [name for name, row in METHODS.items() if row.family == "inducing"]
+# The papers' objective, covariance of q(u), and weight of its penalty.
+PUBLISHED = {
+    "map": ("elbo", "none", 1.0),
+    "svgp": ("elbo", "full", 1.0),
+    "ppgpr-delta": ("predictive", "none", 1.0),
+    "ppgpr-mf": ("predictive", "diagonal", 0.05),
+    "ppgpr-chol": ("predictive", "full", 0.05),
+}
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    return X, np.sin(X[:, 0]) + 0.1 * rng.normal(size=60)
+
+
+def test_the_public_table_is_the_table():
+    rows = candid.methods()
+    assert rows == methods() == tuple(METHODS.values())
+    assert [row.name for row in rows] == list(METHODS)
+    assert {"exact", *PUBLISHED} <= set(METHODS)
+
+
+def test_the_table_prints_one_line_for_each_method():
+    lines = str(methods()).splitlines()
+    assert len(lines) == len(METHODS)
+    for line, row in zip(lines, methods(), strict=True):
+        assert line.startswith(row.name)
+        assert row.summary in line
+        assert row.cost in line
+    assert repr(methods()) == str(methods())
+
+
+@pytest.mark.parametrize("row", METHODS.values(), ids=METHODS)
+def test_every_row_is_complete_and_consistent(row):
+    assert METHODS[row.name] is row
+    assert row.summary
+    assert row.cost
+    assert "(20" in row.paper
+    assert row.tasks == ("regression",)
+    assert row.objective in ROW_OBJECTIVES or row.objective in EVIDENCES
+    assert compatible(row.family, row.objective, "gaussian")
+    assert set(row.steppers) <= {"all", "weights", "rest"}
+
+
+@pytest.mark.parametrize("recipe", ["candid", "paper"])
+@pytest.mark.parametrize("name", METHODS)
+def test_every_row_makes_an_estimator_that_fits(name, recipe, table):
+    X, y = table
+    short = {} if name == "exact" else {"n_inducing": 10, "max_epochs": 3}
+    gp = make_gp(name, recipe=recipe, task="regression", random_state=0, **short)
+    row = find_method(name)
+    assert type(gp).__name__ == row.estimator
+    assert clone(gp).get_params() == gp.get_params()
+    mean, std = gp.fit(X, y).predict(X, return_std=True)
+    assert np.isfinite(mean).all()
+    assert (std > 0).all()
+    problem = gp._fitted.problem
+    assert problem.objective == row.objective
+    assert type(problem.family).__name__.lower() == row.family
+    if row.weights is not None:
+        assert type(problem.family.weights).__name__.lower() == row.weights
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_published_protocol(name):
+    gp = make_gp(name, recipe="paper")
+    assert isinstance(gp, SparseGPRegressor)
+    assert (gp.objective, gp.covariance, gp.beta) == PUBLISHED[name]
+    assert (gp.kernel, gp.ard, gp.mean) == ("matern52", True, "zero")
+    assert (gp.n_inducing, gp.init) == (1000, "kmeans")
+    assert (gp.batch_size, gp.max_epochs, gp.lr, gp.schedule) == (1000, 400, 0.01, "step")
+    assert gp.standardize
+    assert gp.patience is None
+
+
+def test_the_published_exact_model():
+    gp = make_gp("exact", recipe="paper")
+    assert isinstance(gp, ExactGPRegressor)
+    assert (gp.kernel, gp.mean) == ("matern52", "zero")
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_our_recipe_starts_warm_and_keeps_the_method(name):
+    gp = make_gp(name)
+    assert (gp.objective, gp.covariance) == PUBLISHED[name][:2]
+    assert gp.init == "warm"
+    defaults = SparseGPRegressor().get_params()
+    changed = {key for key, value in gp.get_params().items() if value != defaults[key]}
+    assert changed <= {"objective", "covariance", "beta"}
+
+
+def test_overrides_win_over_the_recipe():
+    gp = make_gp("svgp", recipe="paper", n_inducing=7, beta=0.3, objective="predictive")
+    assert (gp.n_inducing, gp.beta, gp.objective) == (7, 0.3, "predictive")
+
+
+@pytest.mark.parametrize(
+    ("typo", "suggestion"), [("sgvp", "svgp"), ("ppgpr_mf", "ppgpr-mf"), ("ppgpr-full", "ppgpr"), ("Exact", "exact")]
+)
+def test_a_name_with_a_typo_is_answered_with_the_nearest(typo, suggestion):
+    with pytest.raises(ValueError, match=rf"no method '{typo}'; did you mean .*{suggestion}"):
+        make_gp(typo)
+
+
+def test_a_name_that_is_like_no_other_is_answered_with_all():
+    with pytest.raises(ValueError, match="known are exact, map, svgp"):
+        make_gp("zzzzzz")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"recipe": "mine"}, "recipe must be 'candid' or 'paper', got 'mine'"),
+        ({"task": "classification"}, "svgp is for regression, not for 'classification'"),
+        ({"n_induced": 5}, "SparseGPRegressor has no parameter 'n_induced'; it has .*n_inducing"),
+    ],
+)
+def test_other_mistakes(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_gp("svgp", **options)
+
+
+def test_compatible_triples():
+    assert compatible("inducing", "elbo", "gaussian")
+    assert compatible("inducing", "predictive", "gaussian")
+    assert compatible("exact", "marginal_likelihood", "gaussian")
+    assert not compatible("exact", "elbo", "gaussian")
+    assert not compatible("inducing", "marginal_likelihood", "gaussian")
+    assert not compatible("inducing", "elbo", "dice")
+    assert not compatible("teapot", "elbo", "gaussian")
+
+
+def test_an_illegal_triple_names_the_nearest_legal_choice():
+    check_compatible("inducing", "elbo", "gaussian")
+    with pytest.raises(ValueError, match=r"no objective 'elbo' .*use objective='marginal_likelihood'"):
+        check_compatible("exact", "elbo", "gaussian")
+    with pytest.raises(ValueError, match=r"'dice' likelihood; use likelihood='gaussian'"):
+        check_compatible("inducing", "elbo", "dice")
