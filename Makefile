@@ -31,7 +31,7 @@ lint: $(STAMPS)/test $(STAMPS)/lint
 	$(BIN)/pyright
 
 bench: $(STAMPS)/report,data
-	$(BIN)/candid bench list
+	$(BIN)/candid bench speed --quick
 
 docs: $(STAMPS)/docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html

@@ -75,7 +75,8 @@ def kill_fit(kind: str, checkpoints: Path, result: Path, delay: float) -> bool:
     time.sleep(delay)
     os.kill(child, signal.SIGKILL)
     _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+    return killed and any(checkpoints.glob("*.safetensors"))
 
 
 def finish_fit(kind: str, checkpoints: Path, result: Path) -> float:

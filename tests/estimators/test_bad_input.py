@@ -84,7 +84,7 @@ def test_complex_and_sparse_tables(make, table):
     X, y = table
     with pytest.raises(ValueError, match="Complex data not supported"):
         make().fit(X + 0j, y)
-    with pytest.raises(TypeError, match="[Ss]parse"):
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
         make().fit(sparse.csr_matrix(X), y)
 
 
@@ -104,8 +104,7 @@ def test_a_constant_target(make, table):
     X, _ = table
     for constant in (0.0, 7.0, -1e12):
         gp = make().fit(X, np.full(len(X), constant))
-        mean, std = gp.predict(X, return_std=True)
-        np.testing.assert_allclose(mean, constant, atol=0.1, rtol=1e-9)
+        np.testing.assert_allclose(gp.predict(X), constant, atol=0.1, rtol=1e-9)
         assert sensible(gp, X)
 
 
@@ -265,7 +264,7 @@ def test_unknown_parameters():
 
 def test_negative_and_zero_weights(make, table):
     X, y = table
-    with pytest.raises(ValueError, match="[Nn]egative"):
+    with pytest.raises(ValueError, match=r"[Nn]egative"):
         make().fit(X, y, sample_weight=np.where(np.arange(120) == 4, -1.0, 1.0))
     with pytest.raises(ValueError, match="zero"):
         make().fit(X, y, sample_weight=np.zeros(120))

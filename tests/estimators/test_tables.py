@@ -96,7 +96,7 @@ def test_read_only_arrays(kind, table):
 def test_in_a_pipeline(quick, table, new_rows, expected):
     pipeline = make_pipeline(StandardScaler(), quick()).fit(*table)
     np.testing.assert_allclose(pipeline.predict(new_rows[0]), expected[0], rtol=1e-3)
-    mean, std = pipeline.predict(new_rows[0], return_std=True)
+    _, std = pipeline.predict(new_rows[0], return_std=True)
     np.testing.assert_allclose(std, expected[1], rtol=1e-2)
     assert nll_scorer(pipeline, *new_rows) == pytest.approx(
         -nll(new_rows[1], pipeline[-1].predict_distribution(pipeline[:-1].transform(new_rows[0])))

@@ -45,7 +45,7 @@ def test_a_change_of_units_changes_nothing_but_units(kind, quick, table, new_row
     ids=str,
 )
 def test_the_fitted_kernel_is_in_the_units_of_the_table(kernel, table):
-    """The covariance of an exact GP, rebuilt by hand from ``kernel_`` and ``noise_``, predicts what the model predicts."""
+    """An exact GP that is rebuilt by hand from ``kernel_`` and ``noise_`` predicts what the model predicts."""
     X, y = table
     gp = ExactGPRegressor(kernel=kernel, mean="zero", max_epochs=3).fit(X, y)
     rows = torch.as_tensor(X - X.mean(0))

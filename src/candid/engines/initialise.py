@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from typing import Any
 
 import numpy as np
 import torch
@@ -43,7 +44,8 @@ def place_points(x: np.ndarray, n_points: int, how: str, seed: int) -> np.ndarra
     start = distinct[generator.permutation(len(distinct))[:n_points]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        centres = KMeans(n_points, init=start, n_init=1, max_iter=20).fit(candidates).cluster_centers_
+        options: dict[str, Any] = {"init": start, "n_init": 1, "max_iter": 20}
+        centres = KMeans(n_points, **options).fit(candidates).cluster_centers_
     return np.unique(centres, axis=0)
 
 

@@ -113,8 +113,11 @@ def _squared_distances(a: Tensor, b: Tensor | None) -> Tensor:
     # sides of the diagonal.
     left = torch.cat([a.square().sum(-1, keepdim=True), torch.ones_like(a[..., :1]), -2.0 * a], -1)
     right = torch.cat([torch.ones_like(other[..., :1]), other.square().sum(-1, keepdim=True), other], -1)
+    if _cancels(left, right):
+        # The norms have to be summed in float64, too.
+        return _squared_distances(a.double(), None if b is None else b.double()).to(a.dtype)
     with full_precision(a.device):
-        q = left @ right.mT if not _cancels(left, right) else (left.double() @ right.double().mT).to(left.dtype)
+        q = left @ right.mT
     if b is None:
         q.diagonal(dim1=-2, dim2=-1).zero_()
     return q
