@@ -1,6 +1,6 @@
 # make run    install and compare three methods on a data set that scikit-learn ships
 # make test   install what tests need and run all of them
-# make lint   ruff and pyright        make bench  speed and paper tables        make docs  build the pages
+# make lint   ruff and pyright        make bench  step times beside GPyTorch        make docs  build the pages
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -30,7 +30,7 @@ lint: $(STAMPS)/test $(STAMPS)/lint
 	$(BIN)/ruff format --check src tests examples docs
 	$(BIN)/pyright
 
-bench: $(STAMPS)/report,data
+bench: $(STAMPS)/bench
 	$(BIN)/candid bench speed --quick
 
 docs: $(STAMPS)/docs

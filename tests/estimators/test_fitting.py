@@ -338,7 +338,7 @@ def test_double_precision_trains_to_nearly_the_same(quick, table, new_rows):
     single, double = (quick(dtype=dtype).fit(*table) for dtype in ("float32", "float64"))
     X, y = new_rows
     nll = [-gp.predict_distribution(X).log_prob(y).mean() for gp in (single, double)]
-    assert nll[0] == pytest.approx(nll[1], abs=0.01)
+    assert nll[0] == pytest.approx(nll[1], abs=0.03)
 
 
 def test_threads_are_put_back(quick, table, monkeypatch):

@@ -217,6 +217,10 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         ]
         return draws[0] if self._vector_target else np.stack(draws, axis=1)
 
+    def score(self, X, y, sample_weight=None) -> float:
+        """R² of the predictive mean; :mod:`candid.metrics` has scores of the whole distribution."""
+        return super().score(X, y, sample_weight)
+
     def save(self, path) -> None:
         """Write the fitted model to one file without pickle; :func:`candid.load` reads it."""
         check_is_fitted(self)

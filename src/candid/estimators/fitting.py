@@ -27,6 +27,8 @@ __all__ = ["Fitted", "Setting", "fit_best"]
 # Parameters that do not belong to a checkpoint's key: they do not change the result, or do so through seed and table.
 INCIDENTAL = {"verbose", "checkpoint_dir", "callbacks", "n_threads", "time_budget", "predict_dtype"}
 INCIDENTAL |= {"random_state", "alpha"}
+# On tables up to this length a second thread does not pay, and it is slow where cores are shared.
+SMALL_TABLE = 256
 # Jitter above this share of the kernel's diagonal is worth telling the user about.
 LARGE_JITTER = 1e-3
 SMALLEST_NOISE = 1e-10
@@ -97,7 +99,10 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
     candidates: list[tuple[float, Problem, list[dict[str, Any]]]] = []
     checkpoints: list[Checkpoint] = []
     budget = Budget(estimator.time_budget)
-    with threads(estimator.n_threads), ProgressBar(name, estimator.verbose) as progress:
+    with (
+        threads(estimator.n_threads or (1 if len(table) <= SMALL_TABLE else None)),
+        ProgressBar(name, estimator.verbose) as progress,
+    ):
         for restart in range(estimator.n_restarts if start is None else 1):
             if restart and budget.spent():
                 break

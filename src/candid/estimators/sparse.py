@@ -52,7 +52,7 @@ class SparseGPRegressor(GPRegressor):
         Number of inducing points; at most one for each distinct row is used.
     init : {"warm", "kmeans", "random"} or array of shape (M, D), default="warm"
         Where training starts. "warm": kernel and noise from the exact marginal likelihood of some rows, inducing points
-        by k-means on inputs scaled by the lengthscales, q(u) in closed form. "kmeans", "random" and an array (in the
+        by k-means, q(u) in closed form. "kmeans", "random" and an array (in the
         units of X) only place the inducing points and leave the rest cold.
     batch_size : int, default=1024
     max_epochs : int, optional
@@ -90,6 +90,7 @@ class SparseGPRegressor(GPRegressor):
         Trainings from different starting points; the one with the best objective is kept.
     device : str, default="auto"
     n_threads : int, optional
+        Threads of the fit. By default as many as torch is set to, and one for tables of up to 256 rows.
     predict_dtype : {"float64", "float32"}, default="float64"
         Precision of predictions.
     random_state : int, RandomState or None

@@ -80,7 +80,7 @@ class Gamma(Prior):
 
 @dataclass(frozen=True)
 class HalfNormal(Prior):
-    """|N(0, scale²)|."""
+    """The absolute value of a N(0, scale²) variable."""
 
     scale: float = 1.0
 
