@@ -11,7 +11,7 @@ from candid import ExactGPRegressor, SparseGPRegressor, make_gp
 from candid.methods import METHODS, check_compatible, compatible, find_method, methods
 from candid.objectives import EVIDENCES, ROW_OBJECTIVES
 
-SPARSE = [name for name, row in METHODS.items() if row.family == "inducing"]
+SPARSE = [name for name, row in METHODS.items() if row.made_of.family == "inducing"]
 # The papers' objective, covariance of q(u), and weight of its penalty.
 PUBLISHED = {
     "map": ("elbo", "none", 1.0),
@@ -53,9 +53,9 @@ def test_every_row_is_complete_and_consistent(row):
     assert row.cost
     assert "(20" in row.paper
     assert row.tasks == ("regression",)
-    assert row.objective in ROW_OBJECTIVES or row.objective in EVIDENCES
-    assert compatible(row.family, row.objective, "gaussian")
-    assert set(row.steppers) <= {"all", "weights", "rest"}
+    assert row.made_of.objective in ROW_OBJECTIVES or row.made_of.objective in EVIDENCES
+    assert compatible(row.made_of.family, row.made_of.objective, "gaussian")
+    assert set(row.made_of.steppers) <= {"all", "weights", "rest"}
 
 
 @pytest.mark.parametrize("recipe", ["candid", "paper"])
@@ -66,15 +66,16 @@ def test_every_row_makes_an_estimator_that_fits(name, recipe, table):
     gp = make_gp(name, recipe=recipe, task="regression", random_state=0, **short)
     row = find_method(name)
     assert type(gp).__name__ == row.estimator
+    assert gp._composition() == row.made_of
     assert clone(gp).get_params() == gp.get_params()
     mean, std = gp.fit(X, y).predict(X, return_std=True)
     assert np.isfinite(mean).all()
     assert (std > 0).all()
     problem = gp._fitted.problem
-    assert problem.objective == row.objective
-    assert type(problem.family).__name__.lower() == row.family
-    if row.weights is not None:
-        assert type(problem.family.weights).__name__.lower() == row.weights
+    assert problem.objective == row.made_of.objective
+    assert type(problem.family).__name__.lower() == row.made_of.family
+    if row.made_of.weights is not None:
+        assert type(problem.family.weights).__name__.lower() == row.made_of.weights
 
 
 @pytest.mark.parametrize("name", PUBLISHED)

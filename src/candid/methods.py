@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-__all__ = ["METHODS", "Method", "MethodTable", "check_compatible", "compatible", "find_method", "methods"]
+__all__ = [
+    "METHODS",
+    "Composition",
+    "Method",
+    "MethodTable",
+    "check_compatible",
+    "compatible",
+    "find_method",
+    "methods",
+]
 
 PPGPR = "Jankowiak, Pleiss, Gardner (2020), Parametric Gaussian process regressors"
 
@@ -27,6 +36,19 @@ COMPATIBLE: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
 
 
 @dataclass(frozen=True)
+class Composition:
+    """What a model is made of: family × weights × objective × steppers.
+
+    ``weights`` is None for a family without inducing values; ``steppers`` maps parameter groups to steppers.
+    """
+
+    family: str
+    weights: str | None
+    objective: str
+    steppers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Method:
     """One row of the table.
 
@@ -37,10 +59,7 @@ class Method:
     summary, paper, cost : str
         What it is, where it is published, and what one training step costs.
     tasks : tuple of str
-    family, weights, objective : str
-        What it is made of; ``weights`` is None for a family that has none.
-    steppers : mapping
-        Parameter group → stepper.
+    made_of : Composition
     estimator : str
         The estimator class that gives it, with these ``parameters``.
     candid : mapping
@@ -53,12 +72,9 @@ class Method:
     summary: str
     paper: str
     cost: str
-    family: str
-    weights: str | None
-    objective: str
+    made_of: Composition
     estimator: str
     parameters: Mapping[str, Any]
-    steppers: Mapping[str, str] = field(default_factory=lambda: {"all": "adam"})
     tasks: tuple[str, ...] = ("regression",)
     candid: Mapping[str, Any] = field(default_factory=dict)
     published: Mapping[str, Any] = field(default_factory=dict)
@@ -87,9 +103,7 @@ def _sparse(name: str, weights: str, objective: str, summary: str, cost: str, ca
         summary=summary,
         paper=PPGPR,
         cost=cost,
-        family="inducing",
-        weights=weights,
-        objective=objective,
+        made_of=Composition("inducing", weights, objective, {"all": "adam"}),
         estimator="SparseGPRegressor",
         parameters={"objective": objective, "covariance": covariance},
         candid=candid,
@@ -106,10 +120,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 summary="exact GP, hyper-parameters by the marginal likelihood; up to a few thousand rows",
                 paper="Rasmussen, Williams (2006), Gaussian processes for machine learning",
                 cost="N³",
-                family="exact",
-                weights=None,
-                objective="marginal_likelihood",
-                steppers={"all": "lbfgs"},
+                made_of=Composition("exact", None, "marginal_likelihood", {"all": "lbfgs"}),
                 estimator="ExactGPRegressor",
                 parameters={},
                 published={"kernel": "matern52", "mean": "zero"},

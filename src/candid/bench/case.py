@@ -53,7 +53,7 @@ class Case:
         the Cholesky factor and two solves, (⅓ + 2) M³, and the distances with their gradients, 6 MBD + 4 M²D.
         """
         m, b, d = self.n_inducing, self.batch_size, self.n_features
-        products = 10 if self.row.weights == "full" else 4
+        products = 10 if self.row.made_of.weights == "full" else 4
         return products * m * m * b + (7 / 3) * m**3 + 6 * m * b * d + 4 * m * m * d
 
 

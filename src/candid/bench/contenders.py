@@ -41,9 +41,9 @@ def our_contender(case: Case, sample: Sample) -> Contender:
     """The method as :class:`~candid.SparseGPRegressor` trains it, without the estimator around it."""
     row = case.row
     kernel = Scale(Matern52(lengthscale=case.lengthscale), case.amplitude).build(case.n_features, True, (1,))
-    weights = WEIGHTS[row.weights or "full"](case.n_inducing, (1,))
+    weights = WEIGHTS[row.made_of.weights or "full"](case.n_inducing, (1,))
     family = Inducing(kernel, make_mean("zero", case.n_features, 1), sample.points[None], weights, JITTER)
-    problem = Problem(family, Gaussian(case.noise), row.objective, {"kl": case.beta})
+    problem = Problem(family, Gaussian(case.noise), row.made_of.objective, {"kl": case.beta})
     batch = Batch(sample.x, sample.y[:, None], torch.ones(case.batch_size), float(sample.total))
     predictor = family.predictor()
     single = family.predictor().float()

@@ -22,7 +22,7 @@ OBJECTIVES = {"elbo": gpytorch.mlls.VariationalELBO, "predictive": gpytorch.mlls
 
 class _Model(gpytorch.models.ApproximateGP):
     def __init__(self, case: Case, points: Tensor) -> None:
-        distribution = DISTRIBUTIONS[case.row.weights or "full"](case.n_inducing)
+        distribution = DISTRIBUTIONS[case.row.made_of.weights or "full"](case.n_inducing)
         super().__init__(gpytorch.variational.VariationalStrategy(self, points, distribution))
         self.mean_module = gpytorch.means.ZeroMean()
         self.covar_module = gpytorch.kernels.ScaleKernel(
@@ -43,7 +43,7 @@ def build(
     model = _Model(case, sample.points.clone())
     likelihood = gpytorch.likelihoods.GaussianLikelihood()
     likelihood.initialize(noise=case.noise)
-    objective = OBJECTIVES[case.row.objective](likelihood, model, num_data=sample.total, beta=case.beta)
+    objective = OBJECTIVES[case.row.made_of.objective](likelihood, model, num_data=sample.total, beta=case.beta)
     frozen = _Model(case, sample.points.clone()).eval()
 
     def loss() -> Tensor:

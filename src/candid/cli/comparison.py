@@ -51,7 +51,7 @@ def compare_methods(
     is the one that may overrun.
     """
     outcomes, start = [], time.perf_counter()
-    order = sorted(names, key=lambda name: find_method(name).family == "exact")
+    order = sorted(names, key=lambda name: find_method(name).made_of.family == "exact")
     for position, name in enumerate(order):
         left = time_budget - (time.perf_counter() - start)
         share = left / (len(order) - position)
@@ -68,7 +68,7 @@ def best_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
 
 
 def _outcome(name: str, split: Split, share: float, seed: int, tell: Callable[[str], None]) -> Outcome:
-    if find_method(name).family == "exact" and len(split.X) > MOST_ROWS:
+    if find_method(name).made_of.family == "exact" and len(split.X) > MOST_ROWS:
         return Outcome(name, problem=f"skipped: {len(split.X):,} training rows, the exact GP takes {MOST_ROWS:,}")
     if share <= 0:
         return Outcome(name, problem="skipped: the time budget was used up; give more with --time-budget")

@@ -8,7 +8,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -84,8 +83,3 @@ def _unflatten(outline: Any, tensors: dict[str, Tensor]) -> Any:
     if kind == "list":
         return [_unflatten(value, tensors) for value in content]
     return content
-
-
-def snapshot(module: torch.nn.Module) -> dict[str, Tensor]:
-    """A copy of all tensors of a module."""
-    return {name: tensor.detach().clone() for name, tensor in module.state_dict().items()}

@@ -8,12 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from candid.engines.checkpoint import Checkpoint, snapshot
+from candid.engines.checkpoint import Checkpoint
 from candid.engines.problem import Problem
 from candid.engines.progress import ProgressBar
 from candid.engines.rows import Rows, batch_at, n_batches
 from candid.engines.schedules import SCHEDULES
 from candid.engines.steppers import make_steppers, take_step
+from candid.engines.stopping import EarlyStopping
 
 __all__ = ["Plan", "TrainingDiverged", "train"]
 
@@ -52,8 +53,6 @@ class State:
     step: int = 0
     loss_sum: float = 0.0
     seconds: float = 0.0
-    best: float = math.inf
-    best_epoch: int = 0
     finished: bool = False
     history: list[dict[str, Any]] = field(default_factory=list)
 
@@ -73,11 +72,12 @@ def train(
     interruption; the file is left behind, marked as finished, for the caller to delete.
     """
     steppers = make_steppers(plan.steppers, problem.groups(), plan.lr)
-    state, best = State(), None
+    state, stopping = State(), EarlyStopping(plan.patience)
     saved = checkpoint.read() if checkpoint is not None else None
     if saved is not None:
-        state, best = State(**saved["state"]), saved["best"]
+        state = State(**saved["state"])
         problem.load_state_dict(saved["problem"])
+        stopping.restore(saved["stopping"])
         for stepper, memory in zip(steppers, saved["steppers"], strict=True):
             stepper.restore(memory)
 
@@ -88,7 +88,7 @@ def train(
                     "state": asdict(state),
                     "problem": problem.state_dict(),
                     "steppers": [stepper.state() for stepper in steppers],
-                    "best": best,
+                    "stopping": stopping.state(),
                 }
             )
 
@@ -121,13 +121,7 @@ def train(
         out_of_time = plan.time_budget is not None and state.seconds >= plan.time_budget
         if state.step % per_epoch == 0 or out_of_time:
             record = _close_epoch(state, problem, held_out, rate, per_epoch, plan.offset)
-            if plan.patience is not None and held_out is not None and record["validation_nll"] < state.best:
-                state.best, state.best_epoch, best = record["validation_nll"], record["epoch"], snapshot(problem)
-            stale = (
-                plan.patience is not None
-                and held_out is not None
-                and (record["epoch"] - state.best_epoch >= plan.patience)
-            )
+            stale = held_out is not None and stopping.observe(record["epoch"], record["validation_nll"], problem)
             stop = [bool(callback(record)) for callback in callbacks]
             state.finished = out_of_time or stale or any(stop) or all(stepper.converged for stepper in steppers)
         if progress is not None:
@@ -135,8 +129,7 @@ def train(
         if checkpoint is not None and checkpoint.due():
             save()
     problem.zero_grad(set_to_none=True)
-    if best is not None:
-        problem.load_state_dict(best)
+    stopping.bring_back(problem)
     state.finished = True
     save()
     return state.history

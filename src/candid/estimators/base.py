@@ -23,7 +23,7 @@ from candid.estimators.table_predictor import TablePredictor
 from candid.families import Mean, make_mean
 from candid.kernels import Kernel, make_kernel
 from candid.likelihoods import Gaussian
-from candid.methods import check_compatible
+from candid.methods import Composition, check_compatible
 from candid.predictive import JointNormal, PredictiveNormal
 from candid.priors import HyperPrior, attach
 
@@ -80,14 +80,12 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "checkpoint_dir": [str, None],
         "callbacks": [tuple, list],
     }
-    #: What the table of methods calls this kind of model.
-    _family: ClassVar[str]
 
     # What the final classes say of themselves
 
     @abstractmethod
-    def _objective(self) -> str:
-        """Name of the objective."""
+    def _composition(self) -> Composition:
+        """Family, weights, objective and steppers that the parameters stand for."""
 
     @abstractmethod
     def _model_dtype(self) -> torch.dtype:
@@ -152,7 +150,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self._train(fitted.table.append(more), start=fitted)
 
     def _train(self, table: Table, start: Fitted | None) -> Self:
-        check_compatible(self._family, self._objective(), self.likelihood)
+        made_of = self._composition()
+        check_compatible(made_of.family, made_of.objective, self.likelihood)
         self._check_table(table)
         # A run that may be resumed must find its own seed again.
         random_state = 0 if self.random_state is None and self.checkpoint_dir is not None else self.random_state

@@ -13,6 +13,7 @@ from candid.estimators.base import GPRegressor, gp_estimator
 from candid.estimators.fitting import Setting
 from candid.estimators.inputs import Table
 from candid.families import Exact
+from candid.methods import Composition
 
 __all__ = ["ExactGPRegressor"]
 
@@ -57,10 +58,9 @@ n_restarts, device, n_threads, predict_dtype, random_state, verbose, checkpoint_
         "solver": [StrOptions({"cholesky"})],
         "max_epochs": [Interval(Integral, 0, None, closed="left")],
     }
-    _family: ClassVar[str] = "exact"
 
-    def _objective(self) -> str:
-        return "marginal_likelihood"
+    def _composition(self) -> Composition:
+        return Composition("exact", None, "marginal_likelihood", {"all": "lbfgs"})
 
     def _model_dtype(self) -> torch.dtype:
         return torch.float64
@@ -74,7 +74,7 @@ n_restarts, device, n_threads, predict_dtype, random_state, verbose, checkpoint_
 
     def _plan(self, n_rows: int, seed: int) -> Plan:
         return Plan(
-            steppers={"all": "lbfgs"},
+            steppers=self._composition().steppers,
             max_epochs=self.max_epochs,
             batch_size=n_rows,
             patience=self.patience,
@@ -90,4 +90,4 @@ n_restarts, device, n_threads, predict_dtype, random_state, verbose, checkpoint_
             if likelihood.known is None:
                 likelihood.load_state_dict(setting.start.likelihood.state_dict())
         family = Exact(kernel, mean, rows.x, likelihood.sites(rows.y), rows.weight).to(rows.x)
-        return Problem(family, likelihood, self._objective(), prior=prior)
+        return Problem(family, likelihood, self._composition().objective, prior=prior)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 import time
 import warnings
-from dataclasses import dataclass, is_dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ import torch
 from torch import Tensor
 
 from candid.engines import Checkpoint, Problem, ProgressBar, Rows, pick_device, threads, train
+from candid.estimators.fingerprint import checkpoint_of
 from candid.estimators.inputs import Table, check_range
 from candid.estimators.scaling import Standardizer
 from candid.estimators.table_predictor import TablePredictor
@@ -24,9 +23,6 @@ from candid.parameters import hyperparameters
 
 __all__ = ["Fitted", "Setting", "fit_best"]
 
-# Parameters that do not belong to a checkpoint's key: they do not change the result, or do so through seed and table.
-INCIDENTAL = {"verbose", "checkpoint_dir", "callbacks", "n_threads", "time_budget", "predict_dtype"}
-INCIDENTAL |= {"random_state", "alpha"}
 # On tables up to this length a second thread does not pay, and it is slow where cores are shared.
 SMALL_TABLE = 256
 # Jitter above this share of the kernel's diagonal is worth telling the user about.
@@ -109,7 +105,7 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
             problem = estimator._build(setting, seed + restart)
             if restart:
                 _perturb(problem, seed + restart)
-            checkpoint = _checkpoint(estimator, table, [seed, restart, setting.start])
+            checkpoint = checkpoint_of(estimator, table, [seed, restart, setting.start])
             if checkpoint is not None:
                 checkpoints.append(checkpoint)
             plan = replace(estimator._plan(len(rows), seed + restart), time_budget=budget.left(), offset=offset)
@@ -184,34 +180,3 @@ def _perturb(problem: Problem, seed: int) -> None:
         if not parameter.fixed:
             noise = 0.5 * torch.randn(parameter.raw.shape, generator=generator)
             parameter.raw.data.add_(noise.to(parameter.raw))
-
-
-def _checkpoint(estimator: Any, table: Table, run: list[Any]) -> Checkpoint | None:
-    """The checkpoint of this run, keyed by what determines its result: parameters, data, seed and starting point."""
-    if estimator.checkpoint_dir is None:
-        return None
-    settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in INCIDENTAL}
-    digest = hashlib.sha256()
-    _describe([type(estimator).__name__, run, settings, table.x, table.y, table.weight, table.noise], digest)
-    return Checkpoint(Path(estimator.checkpoint_dir) / f"candid-{digest.hexdigest()[:24]}.safetensors")
-
-
-def _describe(value: Any, digest: Any) -> None:
-    """Feed a value to a digest with all its digits; the repr of arrays and kernels leaves some out."""
-    digest.update(type(value).__name__.encode())
-    if isinstance(value, torch.nn.Module):
-        tensors = {name: tensor.cpu().numpy() for name, tensor in value.state_dict().items()}
-        _describe([value.to_spec() if isinstance(value, Kernel) else None, tensors], digest)
-    elif isinstance(value, dict):
-        for key in sorted(value):
-            _describe([key, value[key]], digest)
-    elif isinstance(value, (list, tuple)):
-        digest.update(str(len(value)).encode())
-        for entry in value:
-            _describe(entry, digest)
-    elif value is None or isinstance(value, (str, bool, int, float)) or is_dataclass(value):
-        digest.update(repr(value).encode())
-    else:
-        array = np.ascontiguousarray(value)
-        digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(array.tobytes())

@@ -23,11 +23,14 @@ from candid.engines import (
 from candid.estimators.base import GPRegressor, gp_estimator
 from candid.estimators.fitting import Setting
 from candid.families import Inducing
+from candid.methods import Composition
 from candid.weights import Delta, Diagonal, Full
 
 __all__ = ["SparseGPRegressor"]
 
-WEIGHTS = {"none": Delta, "diagonal": Diagonal, "full": Full}
+WEIGHTS = {"delta": Delta, "diagonal": Diagonal, "full": Full}
+# What a covariance of q(u) is called among the weights.
+COVARIANCES = {"none": "delta", "diagonal": "diagonal", "full": "full"}
 # Share of the kernel's diagonal at which factorisations start.
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-8}
 # The warm start fits hyper-parameters to this many rows.
@@ -52,8 +55,8 @@ class SparseGPRegressor(GPRegressor):
         Number of inducing points; at most one for each distinct row is used.
     init : {"warm", "kmeans", "random"} or array of shape (M, D), default="warm"
         Where training starts. "warm": kernel and noise from the exact marginal likelihood of some rows, inducing points
-        by k-means, q(u) in closed form. "kmeans", "random" and an array (in the
-        units of X) only place the inducing points and leave the rest cold.
+        by k-means, q(u) in closed form. "kmeans", "random" and an array (in the units of X) only place the inducing
+        points and leave the rest cold.
     batch_size : int, default=1024
     max_epochs : int, optional
         By default 30 epochs, or 100 steps where that is more.
@@ -140,7 +143,7 @@ class SparseGPRegressor(GPRegressor):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GPRegressor._parameter_constraints,
         "objective": [StrOptions({"predictive", "elbo"})],
-        "covariance": [StrOptions(set(WEIGHTS))],
+        "covariance": [StrOptions(set(COVARIANCES))],
         "beta": [Interval(Real, 0, None, closed="left")],
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
         "init": [StrOptions({"warm", "kmeans", "random"}), "array-like"],
@@ -150,10 +153,9 @@ class SparseGPRegressor(GPRegressor):
         "schedule": [StrOptions(set(SCHEDULES))],
         "dtype": [StrOptions({"float32", "float64"})],
     }
-    _family: ClassVar[str] = "inducing"
 
-    def _objective(self) -> str:
-        return self.objective
+    def _composition(self) -> Composition:
+        return Composition("inducing", COVARIANCES[self.covariance], self.objective, {"all": "adam"})
 
     def _model_dtype(self) -> torch.dtype:
         return getattr(torch, self.dtype)
@@ -162,7 +164,7 @@ class SparseGPRegressor(GPRegressor):
         per_epoch = n_batches(n_rows, self.batch_size)
         epochs = max(DEFAULT_EPOCHS, math.ceil(DEFAULT_STEPS / per_epoch))
         return Plan(
-            steppers={"all": "adam"},
+            steppers=self._composition().steppers,
             max_epochs=epochs if self.max_epochs is None else self.max_epochs,
             batch_size=self.batch_size,
             lr=0.01 * min(max(n_rows / 10_000, 0.1), 1.0) if self.lr is None else self.lr,
@@ -188,7 +190,7 @@ class SparseGPRegressor(GPRegressor):
             # A model of few rows had few points; with more rows it may have more.
             points = family.points.detach() if family.points.shape[-2] >= self.n_inducing else None
         points = self._points(setting, seed).to(rows.x) if points is None else points
-        weights = WEIGHTS[self.covariance](points.shape[-2], points.shape[:1])
+        weights = WEIGHTS[COVARIANCES[self.covariance]](points.shape[-2], points.shape[:1])
         family = Inducing(kernel, mean, points, weights, JITTER[rows.x.dtype]).to(rows.x)
         if warm:
             elbo = self.objective == "elbo"

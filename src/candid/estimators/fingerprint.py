@@ -1,0 +1,52 @@
+"""Which checkpoint belongs to a fit."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import is_dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from candid.engines import Checkpoint
+from candid.estimators.inputs import Table
+from candid.kernels import Kernel
+
+__all__ = ["checkpoint_of"]
+
+# Parameters that do not belong to a checkpoint's key: they do not change the result, or do so through seed and table.
+INCIDENTAL = {"verbose", "checkpoint_dir", "callbacks", "n_threads", "time_budget", "predict_dtype"}
+INCIDENTAL |= {"random_state", "alpha"}
+
+
+def checkpoint_of(estimator: Any, table: Table, run: list[Any]) -> Checkpoint | None:
+    """The checkpoint of this run, keyed by what determines its result: parameters, data, seed and starting point."""
+    if estimator.checkpoint_dir is None:
+        return None
+    settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in INCIDENTAL}
+    digest = hashlib.sha256()
+    _describe([type(estimator).__name__, run, settings, table.x, table.y, table.weight, table.noise], digest)
+    return Checkpoint(Path(estimator.checkpoint_dir) / f"candid-{digest.hexdigest()[:24]}.safetensors")
+
+
+def _describe(value: Any, digest: Any) -> None:
+    """Feed a value to a digest with all its digits; the repr of arrays and kernels leaves some out."""
+    digest.update(type(value).__name__.encode())
+    if isinstance(value, torch.nn.Module):
+        tensors = {name: tensor.cpu().numpy() for name, tensor in value.state_dict().items()}
+        _describe([value.to_spec() if isinstance(value, Kernel) else None, tensors], digest)
+    elif isinstance(value, dict):
+        for key in sorted(value):
+            _describe([key, value[key]], digest)
+    elif isinstance(value, (list, tuple)):
+        digest.update(str(len(value)).encode())
+        for entry in value:
+            _describe(entry, digest)
+    elif value is None or isinstance(value, (str, bool, int, float)) or is_dataclass(value):
+        digest.update(repr(value).encode())
+    else:
+        array = np.ascontiguousarray(value)
+        digest.update(f"{array.dtype}{array.shape}".encode())
+        digest.update(array.tobytes())
