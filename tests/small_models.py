@@ -10,11 +10,9 @@ from candid.families import Exact, Inducing, make_mean
 from candid.kernels import make_kernel
 from candid.likelihoods import Gaussian
 from candid.parameters import hyperparameters
-from candid.weights import Delta, Diagonal, Full, Weights
+from candid.weights import WEIGHTS
 
-__all__ = ["WEIGHTS", "exact_problem", "random_rows", "randomise", "separated_points", "sparse_problem"]
-
-WEIGHTS: dict[str, type[Weights]] = {"delta": Delta, "diagonal": Diagonal, "full": Full}
+__all__ = ["exact_problem", "random_rows", "randomise", "separated_points", "sparse_problem"]
 
 
 def random_rows(

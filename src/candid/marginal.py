@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["Batch", "Evaluation", "Marginal", "Prior"]
+__all__ = ["Batch", "Evaluation", "JointPrior", "Marginal"]
 
 
 @dataclass(frozen=True)
 class Batch:
     """Some rows of the table. ``total`` is the sum of the weights of *all* training rows: the ``N`` of the formulas."""
 
-    x: Float[Tensor, "b d"]
+    x: Float[Tensor, "*chains b d"]
     y: Float[Tensor, "b p"]
     weight: Float[Tensor, " b"]
     total: float
@@ -57,8 +57,8 @@ class Evaluation:
 
 
 @dataclass(frozen=True)
-class Prior:
+class JointPrior:
     """Joint prior of the latent function at a group of rows."""
 
-    mean: Float[Tensor, "*batch n p"]
-    covariance: Float[Tensor, "*batch p n n"]
+    mean: Float[Tensor, "*#chains n p"]
+    covariance: Float[Tensor, "*#chains p n n"]

@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 __all__ = [
+    "EXACT",
     "METHODS",
     "Composition",
     "Method",
@@ -20,6 +21,7 @@ __all__ = [
     "check_compatible",
     "compatible",
     "find_method",
+    "inducing_points",
     "methods",
 ]
 
@@ -48,6 +50,16 @@ class Composition:
     steppers: Mapping[str, str]
 
 
+#: How an exact GP is made.
+EXACT = Composition("exact", None, "marginal_likelihood", {"all": "lbfgs"})
+
+
+def inducing_points(objective: str, covariance: str) -> Composition:
+    """How a GP with inducing points is made, for a covariance of q(u) that is "none", "diagonal" or "full"."""
+    weights = "delta" if covariance == "none" else covariance
+    return Composition("inducing", weights, objective, {"all": "adam"})
+
+
 @dataclass(frozen=True)
 class Method:
     """One row of the table.
@@ -65,7 +77,10 @@ class Method:
     candid : mapping
         What ``recipe="candid"`` sets beyond the estimator's defaults.
     published : mapping
-        What ``recipe="paper"`` sets: the published protocol.
+        What ``recipe="paper"`` sets: the published protocol. Where the paper chose a weight β of the penalty on
+        validation data, this is one value of its grid.
+    most_rows : int, optional
+        Longest table it can take.
     """
 
     name: str
@@ -78,6 +93,13 @@ class Method:
     tasks: tuple[str, ...] = ("regression",)
     candid: Mapping[str, Any] = field(default_factory=dict)
     published: Mapping[str, Any] = field(default_factory=dict)
+    most_rows: int | None = None
+
+    def __str__(self) -> str:
+        chosen = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
+        source = self.paper[: self.paper.index(")") + 1]
+        facts = f"{', '.join(self.tasks)}; cost {self.cost}; {self.estimator}({chosen}); {source}"
+        return f"{self.name:<12} {self.summary} [{facts}]"
 
 
 # The protocol of the PPGPR paper: Adam at 0.01 with step decay, k-means, a cold start.
@@ -96,14 +118,13 @@ PPGPR_PROTOCOL = MappingProxyType(
 )
 
 
-def _sparse(name: str, weights: str, objective: str, summary: str, cost: str, candid: Mapping, published: Mapping):
-    covariance = {"delta": "none", "diagonal": "diagonal", "full": "full"}[weights]
+def _sparse(name: str, objective: str, covariance: str, summary: str, candid: Mapping, published: Mapping) -> Method:
     return Method(
         name=name,
         summary=summary,
         paper=PPGPR,
-        cost=cost,
-        made_of=Composition("inducing", weights, objective, {"all": "adam"}),
+        cost="M²B + M³",
+        made_of=inducing_points(objective, covariance),
         estimator="SparseGPRegressor",
         parameters={"objective": objective, "covariance": covariance},
         candid=candid,
@@ -120,53 +141,49 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 summary="exact GP, hyper-parameters by the marginal likelihood; up to a few thousand rows",
                 paper="Rasmussen, Williams (2006), Gaussian processes for machine learning",
                 cost="N³",
-                made_of=Composition("exact", None, "marginal_likelihood", {"all": "lbfgs"}),
+                made_of=EXACT,
                 estimator="ExactGPRegressor",
                 parameters={},
                 published={"kernel": "matern52", "mean": "zero"},
+                most_rows=5000,
             ),
             _sparse(
                 "map",
-                "delta",
                 "elbo",
+                "none",
                 "inducing points with point estimates of their values",
-                "M²B + M³",
                 {"beta": 1.0},
                 {"beta": 1.0},
             ),
             _sparse(
                 "svgp",
-                "full",
                 "elbo",
+                "full",
                 "stochastic variational GP: the evidence lower bound with a full q(u)",
-                "M²B + M³",
                 {"beta": 1.0},
                 {"beta": 1.0},
             ),
             _sparse(
                 "ppgpr-delta",
-                "delta",
                 "predictive",
+                "none",
                 "parametric GP regressor with point estimates of the inducing values",
-                "M²B + M³",
                 {"beta": 0.2},
                 {"beta": 1.0},
             ),
             _sparse(
                 "ppgpr-mf",
-                "diagonal",
                 "predictive",
+                "diagonal",
                 "parametric GP regressor with a diagonal q(u)",
-                "M²B + M³",
                 {"beta": 0.2},
                 {"beta": 0.05},
             ),
             _sparse(
                 "ppgpr-chol",
-                "full",
                 "predictive",
+                "full",
                 "parametric GP regressor: the predictive log-likelihood with a full q(u)",
-                "M²B + M³",
                 {"beta": 0.2},
                 {"beta": 0.05},
             ),
@@ -179,8 +196,7 @@ class MethodTable(tuple[Method, ...]):
     """The rows of the table, printed as one."""
 
     def __str__(self) -> str:
-        width = max(len(row.name) for row in self)
-        return "\n".join(f"{row.name:<{width}}  {row.summary} [{', '.join(row.tasks)}; {row.cost}]" for row in self)
+        return "\n".join(map(str, self))
 
     __repr__ = __str__
 

@@ -1,23 +1,24 @@
 from __future__ import annotations
 
+import json
 import math
+import os
+import threading
+import time
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from candid.engines import Checkpoint, Plan, Rows, train
 from candid.engines import checkpoint as checkpoint_module
 from small_models import exact_problem, random_rows, sparse_problem
 
 STATE = {
-    "number": 3,
-    "infinite": math.inf,
-    "nothing": None,
-    "text": "ü",
-    "flag": True,
-    "nested": {0: {"m": torch.arange(4.0), "step": torch.tensor(3.0)}, "list": [1, torch.eye(2).double(), None]},
-    "integers": torch.tensor([1, 2]),
-    "empty": torch.zeros(0, 3),
+    "state": {"number": 3, "infinite": math.inf, "nothing": None, "text": "ü", "flag": True},
+    "problem": {"integers": torch.tensor([1, 2]), "empty": torch.zeros(0, 3)},
+    "steppers": [{0: {"m": torch.arange(4.0), "step": torch.tensor(3.0)}, "list": [1, torch.eye(2).double(), None]}],
+    "stopping": {},
 }
 
 
@@ -86,9 +87,67 @@ def test_a_truncated_file_counts_as_none(tmp_path, share):
     assert checkpoint.read() is None
 
 
+@pytest.mark.parametrize(
+    "outline",
+    [
+        "not json",
+        "[" * 100_000,
+        "null",
+        "[]",
+        "3",
+        "{}",
+        '{"value": 1}',
+        '{"value": null}',
+        '{"list": []}',
+        '{"dict": []}',
+        '{"dict": 3}',
+        '{"dict": [3]}',
+        '{"dict": [[{}, {"value": 1}]]}',
+        '{"tensor": "missing"}',
+        '{"tensor": []}',
+        '{"value": 1, "list": []}',
+    ],
+    ids=lambda outline: outline[:30],
+)
+def test_an_outline_of_something_else_counts_as_none(tmp_path, outline):
+    save_file({"/a": torch.ones(2)}, tmp_path / "run", metadata={"outline": outline})
+    assert Checkpoint(tmp_path / "run").read() is None
+
+
+def test_a_file_without_an_outline_counts_as_none(tmp_path):
+    save_file({"/a": torch.ones(2)}, tmp_path / "run")
+    assert Checkpoint(tmp_path / "run").read() is None
+
+
+def test_an_entry_of_an_unknown_kind_counts_as_none(tmp_path):
+    parts = [[name, {"list" if name == "steppers" else "dict": []}] for name in STATE]
+    for kind, readable in (("value", True), ("pickle", False)):
+        outline = {"dict": [*parts, ["more", {kind: 1}]]}
+        save_file({}, tmp_path / "run", metadata={"outline": json.dumps(outline)})
+        assert (Checkpoint(tmp_path / "run").read() is not None) == readable
+
+
+@pytest.mark.parametrize("part", STATE)
+def test_a_state_that_lacks_a_part_counts_as_none(tmp_path, part):
+    checkpoint = Checkpoint(tmp_path / "run")
+    checkpoint.write({name: value for name, value in STATE.items() if name != part})
+    assert checkpoint.read() is None
+    checkpoint.write({**STATE, part: 3})
+    assert checkpoint.read() is None
+
+
+def test_what_was_read_does_not_change_with_the_file(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "run")
+    checkpoint.write(STATE)
+    found = checkpoint.read()
+    with checkpoint.path.open("r+b") as file:
+        file.write(b"\xff" * checkpoint.path.stat().st_size)
+    assert_same(found, STATE)
+
+
 def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
     checkpoint = Checkpoint(tmp_path / "run")
-    checkpoint.write({"step": 1})
+    checkpoint.write(STATE)
 
     def fail(tensors, path, metadata):
         path.write_bytes(b"half")
@@ -96,8 +155,58 @@ def test_a_write_that_fails_leaves_the_old_file(tmp_path, monkeypatch):
 
     monkeypatch.setattr(checkpoint_module, "save_file", fail)
     with pytest.raises(OSError, match="no space"):
-        checkpoint.write({"step": 2})
-    assert checkpoint.read() == {"step": 1}
+        checkpoint.write({**STATE, "state": {"number": 4}})
+    assert_same(checkpoint.read(), STATE)
+    assert list(tmp_path.iterdir()) == [checkpoint.path]
+
+
+def test_only_old_half_written_files_are_deleted(tmp_path):
+    checkpoint = Checkpoint(tmp_path / "run")
+    checkpoint.write(STATE)
+    old, fresh, foreign = (tmp_path / name for name in ("run.1.part", "run.2.part", "walk.3.part"))
+    for path in (old, fresh, foreign):
+        path.write_bytes(b"half")
+    for path in (old, foreign):
+        os.utime(path, (time.time() - 2 * 3600,) * 2)
+    checkpoint.delete()
+    assert set(tmp_path.iterdir()) == {fresh, foreign}
+
+
+def test_a_half_written_file_that_vanishes_meanwhile_does_no_harm(tmp_path, monkeypatch):
+    part = tmp_path / "run.1.part"
+    monkeypatch.setattr(type(tmp_path), "glob", lambda self, pattern: [part])
+    Checkpoint(tmp_path / "run").delete()
+
+
+def test_a_writer_survives_that_another_one_deletes_and_writes(tmp_path, monkeypatch):
+    """Two fits of the same table in two threads: one is about to replace the file when the other one comes along."""
+    first, second = Checkpoint(tmp_path / "run"), Checkpoint(tmp_path / "run")
+    written, go_on = threading.Event(), threading.Event()
+    faults: list[BaseException] = []
+
+    def slow_save(tensors, path, metadata):
+        save_file(tensors, path, metadata=metadata)
+        if threading.current_thread() is writer:
+            written.set()
+            go_on.wait(10)
+
+    def write():
+        try:
+            first.write(STATE)
+        except OSError as fault:
+            faults.append(fault)
+
+    monkeypatch.setattr(checkpoint_module, "save_file", slow_save)
+    writer = threading.Thread(target=write)
+    writer.start()
+    assert written.wait(10)
+    second.write({**STATE, "state": {"number": 4}})
+    second.delete()
+    go_on.set()
+    writer.join()
+    assert faults == []
+    assert_same(first.read(), STATE)
+    assert list(tmp_path.iterdir()) == [first.path]
 
 
 def test_writing_takes_a_small_share_of_the_time(tmp_path, monkeypatch):
@@ -198,9 +307,13 @@ def test_a_finished_run_is_not_trained_again(tmp_path):
     assert again == history
 
 
-def test_training_starts_anew_beside_a_corrupted_file(tmp_path):
+@pytest.mark.parametrize("content", ["garbage", "another state"])
+def test_training_starts_anew_beside_a_file_it_cannot_use(content, tmp_path):
     path = tmp_path / "run"
-    path.write_bytes(b"garbage")
+    if content == "garbage":
+        path.write_bytes(b"garbage")
+    else:
+        Checkpoint(path).write({"step": 3, "weights": torch.ones(2)})
     expected, _ = adam_run(torch.float64)
     found, _ = adam_run(torch.float64, Checkpoint(path))
     assert all(torch.equal(found[name], expected[name]) for name in expected)

@@ -17,8 +17,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 import candid
+from candid.estimators import fingerprint
+from candid.estimators.inputs import Table
 from candid.kernels import Matern52
 
 N_ROWS = 240
@@ -156,7 +159,7 @@ def test_they_did_not_start_anew(folder, cycles):
 
 def test_no_checkpoint_is_left_behind(folder, cycles):
     for number in range(len(cycles)):
-        assert list((folder / f"c-{number}").iterdir()) == []
+        assert list((folder / f"c-{number}").glob("*.safetensors")) == []
     assert list((folder / "c-sparse").iterdir()) == []
 
 
@@ -254,10 +257,53 @@ def test_a_damaged_checkpoint_is_ignored(tmp_path):
     assert fit_until(2, tmp_path, **SMALL)[0] == 1
 
 
+def change_version(monkeypatch, package: str) -> None:
+    if package == "torch":
+        monkeypatch.setattr(torch, "__version__", "1.0.0")
+    else:
+        monkeypatch.setattr(fingerprint.metadata, "version", lambda name: {"candid-gp": "0.0.1"}[name])
+
+
+@pytest.mark.parametrize("package", ["candid", "torch"])
+def test_the_key_contains_the_version(package, tmp_path, monkeypatch):
+    X, y = make_table()
+    gp, table = make_model("sparse", checkpoint_dir=str(tmp_path)), Table(X, y[:, None], np.ones(N_ROWS), None, True)
+    before, again = (fingerprint.checkpoint_of(gp, table, [0]).path for _ in range(2))
+    change_version(monkeypatch, package)
+    assert before == again
+    assert fingerprint.checkpoint_of(gp, table, [0]).path != before
+
+
+def test_a_checkpoint_of_another_version_is_not_picked_up(tmp_path, monkeypatch):
+    fit_until(8, tmp_path, **SMALL)
+    change_version(monkeypatch, "candid")
+    assert fit_until(2, tmp_path, **SMALL)[0] == 1
+
+
+def test_checkpoints_work_where_candid_is_only_on_the_path(tmp_path, monkeypatch):
+    def missing(name):
+        raise fingerprint.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(fingerprint.metadata, "version", missing)
+    fit_until(8, tmp_path, **SMALL)
+    assert fit_until(12, tmp_path, **SMALL)[0] > 1
+
+
+def test_what_another_process_is_writing_is_left_alone(tmp_path):
+    fit_until(8, tmp_path, **SMALL)
+    (path,) = tmp_path.glob("*.safetensors")
+    part = path.with_name(f"{path.name}.123.part")
+    part.write_bytes(b"half")
+    make_model("sparse", checkpoint_dir=str(tmp_path), **SMALL).fit(*make_table())
+    assert list(tmp_path.iterdir()) == [part]
+
+
 def test_half_written_files_of_killed_runs_are_removed(tmp_path):
     fit_until(8, tmp_path, **SMALL)
     (path,) = tmp_path.glob("*.safetensors")
-    path.with_name(f"{path.name}.123.part").write_bytes(b"half")
+    part = path.with_name(f"{path.name}.123.part")
+    part.write_bytes(b"half")
+    os.utime(part, (time.time() - 2 * 3600,) * 2)
     make_model("sparse", checkpoint_dir=str(tmp_path), **SMALL).fit(*make_table())
     assert list(tmp_path.iterdir()) == []
 

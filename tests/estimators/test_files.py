@@ -153,6 +153,34 @@ def test_a_file_is_replaced_whole_or_not_at_all(fitted, tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.candid"]
 
 
+def test_a_loaded_model_does_not_change_with_its_file(quick, table, new_rows, tmp_path):
+    path = tmp_path / "model.candid"
+    gp = quick(init=table[0][:7], max_epochs=2).fit(*table)
+    again = saved_and_loaded(gp, path)
+    with path.open("r+b") as file:
+        file.write(b"\x01" * path.stat().st_size)
+    assert_same_predictions(gp, again, new_rows[0])
+    np.testing.assert_array_equal(again.init, gp.init)
+
+
+def test_two_threads_may_save_to_one_path(fitted, tmp_path, monkeypatch):
+    """One is about to replace the file when the other one saves and is done."""
+    path, names = tmp_path / "model.candid", []
+    replace = os.replace
+
+    def interrupted(source, target):
+        names.append(source)
+        if len(names) == 1:
+            fitted["map"].save(path)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+    fitted["svgp"].save(path)
+    assert len(set(names)) == 2
+    assert load(path).objective == "elbo"
+    assert list(tmp_path.iterdir()) == [path]
+
+
 def test_a_new_process_predicts_the_same(fitted, new_rows, tmp_path):
     fitted["ppgpr-chol"].save(tmp_path / "model.candid")
     np.save(tmp_path / "rows.npy", new_rows[0])

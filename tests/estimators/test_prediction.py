@@ -132,6 +132,19 @@ def test_a_long_table_is_predicted_in_chunks(model, new_rows, monkeypatch):
     np.testing.assert_allclose(mean, whole.mean, rtol=1e-10)
 
 
+@pytest.mark.parametrize("n_outputs", [1, 2, 5])
+def test_several_outputs_make_the_chunks_shorter(n_outputs, table, new_rows, quick, monkeypatch):
+    X, y = table
+    gp = quick(max_epochs=1).fit(X, np.column_stack([y + shift for shift in range(n_outputs)]))
+    whole = gp.predict(new_rows[0])
+    predictor, rows = gp.predictor_, torch.as_tensor(new_rows[0])
+    monkeypatch.setattr(table_predictor, "CHUNK_ENTRIES", 30 * predictor.inner.n_points)
+    lengths = [len(part.mean) for part in predictor.stream(rows)]
+    assert sum(lengths) == 40
+    assert lengths[0] == 30 // n_outputs
+    np.testing.assert_allclose(gp.predict(new_rows[0]), whole, rtol=1e-10)
+
+
 def test_one_row_is_predicted_as_in_the_batch(model, new_rows):
     X, _ = new_rows
     mean, std = model.predict(X, return_std=True)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 
@@ -45,6 +47,21 @@ def test_the_prior_is_joint():
     prior = family.prior(rows.whole())
     torch.testing.assert_close(prior.covariance, family.kernel(rows.x))
     torch.testing.assert_close(prior.mean, family.mean(rows.x))
+
+
+def test_the_rows_are_not_part_of_the_state():
+    """Checkpoints do not copy them, but copies in other precisions have them and predict."""
+    rows = random_rows(10, seed=8)
+    problem = exact_problem(rows, seed=9)
+    state = problem.family.state_dict()
+    assert not {"x", "weight"} & set(state)
+    again = exact_problem(rows, seed=10)
+    again.family.load_state_dict(state)
+    copied = copy.deepcopy(again.family).float().double()
+    for family in (again.family, copied):
+        found, expected = family.predictor().marginal(rows.x), problem.family.predictor().marginal(rows.x)
+        torch.testing.assert_close(found.mean, expected.mean, rtol=1e-3, atol=1e-3)
+        torch.testing.assert_close(found.variance, expected.variance, rtol=1e-3, atol=1e-3)
 
 
 def test_an_exact_family_has_no_row_marginals():

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import itertools
+import json
+
 import pytest
 import torch
 
@@ -39,6 +42,26 @@ def test_rebuilt_from_its_description(name, draw):
     again.load_state_dict(mean.state_dict())
     x = draw(4, 3)
     assert torch.equal(again(x), mean(x))
+
+
+@pytest.mark.parametrize("chains", [(3,), (2, 3)])
+@pytest.mark.parametrize("name", ["zero", "constant", "linear"])
+def test_a_batch_of_means_is_each_of_them(name, chains, draw):
+    """At shared rows and at rows of their own; also when rebuilt from the description."""
+    batch = make_mean(name, 4, 2, chains).double()
+    with torch.no_grad():
+        for parameter in batch.parameters():
+            parameter.copy_(draw(*parameter.shape))
+    again = mean_from_spec(json.loads(json.dumps(batch.to_spec()))).double()
+    again.load_state_dict(batch.state_dict())
+    shared, own = draw(5, 4), draw(*chains, 5, 4)
+    assert batch(shared).shape == batch(own).shape == (*chains, 5, 2)
+    for chain in itertools.product(*map(range, chains)):
+        single = make_mean(name, 4, 2).double()
+        single.load_state_dict({key: tensor[chain] for key, tensor in batch.state_dict().items()})
+        for mean in (batch, again):
+            torch.testing.assert_close(mean(shared)[chain], single(shared))
+            torch.testing.assert_close(mean(own)[chain], single(own[chain]))
 
 
 def test_unknown_name():

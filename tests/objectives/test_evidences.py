@@ -5,14 +5,14 @@ import torch
 from scipy.stats import multivariate_normal
 
 from candid.likelihoods import GaussianRows
-from candid.marginal import Prior
+from candid.marginal import JointPrior
 from candid.objectives import marginal_likelihood
 
 
 @pytest.fixture
-def prior(draw) -> Prior:
+def prior(draw) -> JointPrior:
     root = draw(2, 6, 6)
-    return Prior(draw(6, 2), root @ root.mT + 0.1 * torch.eye(6).double())
+    return JointPrior(draw(6, 2), root @ root.mT + 0.1 * torch.eye(6).double())
 
 
 def test_joint_density_of_each_output(prior, draw):
@@ -35,7 +35,7 @@ def test_weights_are_repetitions(prior, draw, own_noise):
     noise = noise if own_noise else noise[:1]
     y = draw(6, 2)
     index = torch.repeat_interleave(torch.arange(6), weight)
-    copies = Prior(prior.mean[index], prior.covariance[:, index][:, :, index])
+    copies = JointPrior(prior.mean[index], prior.covariance[:, index][:, :, index])
     repeated_noise = noise[index] if own_noise else noise
     expected = marginal_likelihood(
         copies, GaussianRows(repeated_noise), y[index], torch.ones(len(index), dtype=torch.float64)
@@ -49,5 +49,18 @@ def test_gradients(prior, draw):
     mean, root = prior.mean.clone().requires_grad_(), draw(2, 6, 6).requires_grad_()
     noise, y = torch.tensor([[0.3, 0.6]], dtype=torch.float64, requires_grad=True), draw(6, 2)
     assert torch.autograd.gradcheck(
-        lambda m, r, s: marginal_likelihood(Prior(m, r @ r.mT), GaussianRows(s), y, weight), (mean, root, noise)
+        lambda m, r, s: marginal_likelihood(JointPrior(m, r @ r.mT), GaussianRows(s), y, weight), (mean, root, noise)
     )
+
+
+def test_chains_stay_apart(draw):
+    """Also where they share the mean, or have noise of their own."""
+    root, y, weight = draw(3, 2, 6, 6), draw(6, 2), 1.0 + draw(6).square()
+    covariance = root @ root.mT + 0.1 * torch.eye(6).double()
+    for mean in (draw(6, 2), draw(3, 6, 2)):
+        for noise in (0.1 + draw(1, 2).square(), 0.1 + draw(3, 1, 2).square()):
+            found = marginal_likelihood(JointPrior(mean, covariance), GaussianRows(noise), y, weight)
+            for chain in range(3):
+                own = JointPrior(mean.expand(3, 6, 2)[chain], covariance[chain])
+                rows = GaussianRows(noise.expand(3, 1, 2)[chain])
+                torch.testing.assert_close(found[chain], marginal_likelihood(own, rows, y, weight))

@@ -11,7 +11,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal, norm
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern
 
-from candid.engines import Problem, solve_weights
+from candid.engines import Plan, Problem, solve_weights, train
 from candid.likelihoods import GaussianRows
 from candid.marginal import Marginal
 from candid.objectives import elbo, predictive
@@ -33,12 +33,13 @@ def share_hyperparameters(source: Problem, target: Problem) -> None:
     target.likelihood.load_state_dict(source.likelihood.state_dict())
 
 
+@pytest.mark.parametrize("weights", ["full", "solved"])
 @pytest.mark.parametrize("n_outputs", [1, 2])
-def test_svgp_at_all_rows_is_the_exact_gp(n_outputs):
+def test_svgp_at_all_rows_is_the_exact_gp(n_outputs, weights):
     """Z = X and the best q(v): the ELBO is the log marginal likelihood, and predictions agree."""
     rows, new = random_rows(25, n_outputs=n_outputs, seed=1), random_rows(9, seed=2).x
     exact = exact_problem(rows, seed=3)
-    sparse = sparse_problem(rows, points=rows.x.expand(n_outputs, 25, 2))
+    sparse = sparse_problem(rows, weights, points=rows.x.expand(n_outputs, 25, 2))
     share_hyperparameters(exact, sparse)
     solve_weights(sparse.family, sparse.likelihood, rows)
 
@@ -58,6 +59,33 @@ def test_svgp_at_all_rows_is_the_exact_gp_with_known_noise(weighted):
     share_hyperparameters(exact, sparse)
     solve_weights(sparse.family, sparse.likelihood, rows)
     torch.testing.assert_close(sparse.loss(rows.whole()), exact.loss(rows.whole()), **CLOSE)
+
+
+def test_with_solved_weights_hyperparameters_see_the_marginal_likelihood():
+    """At the best q(v) the ELBO's gradient is that of its maximum over q(v), here of log p(y); q(v) itself stays."""
+    rows = random_rows(25, n_outputs=2, seed=26)
+    exact = exact_problem(rows, seed=27)
+    sparse = sparse_problem(rows, "solved", points=rows.x.expand(2, 25, 2))
+    share_hyperparameters(exact, sparse)
+    solve_weights(sparse.family, sparse.likelihood, rows)
+    assert sparse.family.weight_parameters() == sparse.groups()["weights"] == []
+    for problem in (exact, sparse):
+        problem.loss(rows.whole()).backward()
+    assert all(parameter.grad is None for parameter in sparse.family.weights.parameters())
+    for part in ("family.kernel", "family.mean", "likelihood"):
+        for ours, theirs in zip(*(p.get_submodule(part).parameters() for p in (sparse, exact)), strict=True):
+            torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-7, atol=1e-7)
+
+
+def test_solved_weights_are_not_trained():
+    rows = random_rows(25, seed=28)
+    problem = sparse_problem(rows, "solved", seed=29)
+    solve_weights(problem.family, problem.likelihood, rows)
+    before = {name: tensor.clone() for name, tensor in problem.state_dict().items()}
+    train(problem, rows, Plan({"all": "adam"}, max_epochs=3, batch_size=10, lr=0.1))
+    changed = {name for name, tensor in problem.state_dict().items() if not torch.equal(tensor, before[name])}
+    assert "family.points" in changed
+    assert not any(name.startswith("family.weights.") for name in changed)
 
 
 def test_best_elbo_is_the_collapsed_bound():

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import math
+
 import pytest
 import torch
 from scipy import stats
 
 from candid.engines import Plan, train
+from candid.families import make_mean
 from candid.kernels import RBF, Matern52, Scale
-from candid.priors import Gamma, HalfNormal, Interval, LogNormal, attach
+from candid.likelihoods import Gaussian
+from candid.parameters import positive
+from candid.priors import Gamma, HalfNormal, Interval, LogNormal, Normal, Prior, attach
 from small_models import exact_problem, random_rows, sparse_problem
 
 
@@ -34,6 +39,72 @@ def test_several_wishes_for_one_name():
     prior = attach(kernel, {"lengthscale": (Interval(0.1, 10.0), LogNormal())})
     assert len(prior.terms) == 2
     assert kernel.parts[0].base.lengthscale.upper == 10.0
+
+
+@pytest.mark.parametrize(
+    ("interval", "expected"),
+    [
+        (Interval(), (1e-6, math.inf)),
+        (Interval(0.0, 0.4), (1e-6, 0.4)),
+        (Interval(0.3, 0.4), (0.3, 0.4)),
+        (Interval(-1.0, 2.0), (1e-6, 2.0)),
+    ],
+)
+def test_an_interval_leaves_the_noise_its_floor(interval, expected):
+    likelihood = Gaussian(0.35)
+    attach(likelihood, {"noise": interval})
+    assert (likelihood.noise.lower, likelihood.noise.upper) == expected
+    assert likelihood.noise.value.item() == pytest.approx(0.35)
+
+
+def test_two_intervals_are_their_intersection():
+    kernel = kernel_sum()
+    attach(kernel, {"lengthscale": [Interval(0.1, 10.0), Interval(1.0, 20.0)]})
+    lengthscale = kernel.parts[0].base.lengthscale
+    assert (lengthscale.lower, lengthscale.upper) == (1.0, 10.0)
+
+
+def test_an_interval_outside_the_domain_is_refused():
+    likelihood = Gaussian()
+    with pytest.raises(
+        ValueError, match=r"'noise' always lies between 1e-06 and inf.*choose an interval that overlaps"
+    ):
+        attach(likelihood, {"noise": Interval(-2.0, -1.0)})
+    with pytest.raises(ValueError, match="choose an interval that overlaps"):
+        attach(likelihood, {"noise": [Interval(0.1, 0.2), Interval(0.2, 0.3)]})
+
+
+class Blind(Prior):
+    def log_density(self, value):
+        return torch.full_like(value, math.nan)
+
+
+@pytest.mark.parametrize("prior", [LogNormal(), Gamma(), Gamma(1.0, 1.0), HalfNormal(), Blind()], ids=repr)
+def test_a_prior_without_density_where_the_parameter_may_be_is_refused(prior):
+    """A mean constant may be zero or negative."""
+    with pytest.raises(ValueError, match=r"does not fit 'constant'.*Use a Normal prior, or add an Interval"):
+        attach(make_mean("constant", 3, 2), {"constant": prior})
+    assert attach(make_mean("constant", 3, 2), {"constant": Normal()}) is not None
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_an_interval_makes_room_for_a_prior(order):
+    mean = make_mean("constant", 3, 2)
+    prior = attach(mean, {"constant": [Interval(0.1, 2.0), LogNormal()][::order]})
+    assert torch.isfinite(prior.penalty())
+
+
+def test_density_of_one_parameter_at_a_given_value():
+    kernel = kernel_sum()
+    wishes = {"amplitude": (Gamma(2.0, 3.0), HalfNormal(2.0)), "lengthscale": LogNormal(1.0, 0.5)}
+    prior = attach(kernel, wishes)
+    own = stats.gamma(2.0, scale=1 / 3).logpdf(0.7) + stats.halfnorm(scale=2.0).logpdf(0.7)
+    first = kernel.parts[0]
+    assert prior.log_density_of(first.amplitude, 0.7) == pytest.approx(own, rel=1e-12)
+    values = torch.tensor([0.7, 0.7], dtype=torch.float64)
+    assert prior.log_density_of(first.amplitude, values) == pytest.approx(2 * own, rel=1e-12)
+    assert prior.log_density_of(first.base.lengthscale, math.exp(0.5)) == pytest.approx(stats.norm(0, 0.5).logpdf(0.5))
+    assert prior.log_density_of(positive(0.7), 0.7) == 0.0
 
 
 def test_without_densities_there_is_no_prior():

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
-from candid.weights import Delta, Diagonal, Full, Solved, optimal_weights
+from candid.weights import WEIGHTS, Delta, Diagonal, Full, Solved, optimal_weights
 
 KINDS = [Delta, Diagonal, Full]
 BATCHES = [(), (2,), (3, 2)]
@@ -137,6 +137,38 @@ def test_assign_in_single_precision_is_as_good_as_float32_allows(draw):
     assert weights.lower.dtype == torch.float32
     expected = torch.linalg.inv(precision)
     torch.testing.assert_close(covariance(weights).double().detach(), expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("batch", [(), (3, 2)])
+def test_assign_gives_the_factor_of_the_dense_inverse(batch, draw):
+    """Lower-triangular with a positive diagonal, so the Cholesky factor itself."""
+    root = draw(*batch, 5, 5)
+    precision = root @ root.mT + 0.1 * torch.eye(5).double()
+    weights = Full(5, batch).double()
+    weights.assign(draw(*batch, 5), precision)
+    expected = torch.linalg.cholesky(torch.linalg.inv(precision))
+    torch.testing.assert_close(weights.lower.detach(), expected, rtol=1e-9, atol=1e-9)
+
+
+def test_assign_survives_a_precision_that_is_singular_to_rounding(draw):
+    """Two directions that the data fix to 10⁻²⁰ of the prior's variance; beside them the prior is lost in rounding."""
+    features = draw(6, 2)
+    precision = 1e20 * features @ features.T + torch.eye(6).double()
+    assert torch.linalg.cholesky_ex(precision).info > 0
+    weights = Full(6).double()
+    weights.assign(draw(6), precision)
+    found = covariance(weights).detach()
+    assert torch.isfinite(found).all()
+    assert torch.equal(weights.lower, weights.lower.tril())
+    # What the data say is kept: 1/(10²⁰ eigenvalue) in both of their directions, never more than the prior elsewhere.
+    values, basis = torch.linalg.eigh(features @ features.T)
+    for value, direction in zip(values[-2:], basis.T[-2:], strict=True):
+        assert (direction @ found @ direction).item() == pytest.approx(1e-20 / value.item(), rel=0.1)
+    assert torch.linalg.eigvalsh(found).max() <= 1
+
+
+def test_the_table_of_names():
+    assert {"delta": Delta, "diagonal": Diagonal, "full": Full, "solved": Solved} == WEIGHTS
 
 
 def test_solved_weights_are_not_learned():

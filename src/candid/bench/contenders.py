@@ -16,11 +16,10 @@ from candid.families import Inducing, Predictor, make_mean
 from candid.kernels import Matern52, Scale
 from candid.likelihoods import Gaussian
 from candid.marginal import Batch
-from candid.weights import Delta, Diagonal, Full
+from candid.weights import WEIGHTS
 
 __all__ = ["Contender", "gpytorch_contender", "our_contender", "training_step"]
 
-WEIGHTS = {"full": Full, "diagonal": Diagonal, "delta": Delta}
 JITTER = 1e-5
 RATE = 1e-3
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from candid.cli.console import EXPECTED, collected_warnings, one_line
 from candid.estimators import make_gp
-from candid.estimators.exact import MOST_ROWS
 from candid.methods import find_method
 from candid.metrics import summary, wasserstein_to_normal, z_scores
 from candid.predictive import Predictive
@@ -47,11 +46,11 @@ def compare_methods(
 ) -> list[Outcome]:
     """Fit each method and score it on the held-out rows, best NLL first.
 
-    Each method gets an equal share of the time that is left. The exact GP goes last: its steps are the longest, so it
-    is the one that may overrun.
+    Each method gets an equal share of the time that is left. Methods for short tables go last: their steps are the
+    longest, so they are the ones that may overrun.
     """
     outcomes, start = [], time.perf_counter()
-    order = sorted(names, key=lambda name: find_method(name).made_of.family == "exact")
+    order = sorted(names, key=lambda name: find_method(name).most_rows is not None)
     for position, name in enumerate(order):
         left = time_budget - (time.perf_counter() - start)
         share = left / (len(order) - position)
@@ -68,8 +67,9 @@ def best_outcome(outcomes: Sequence[Outcome]) -> Outcome | None:
 
 
 def _outcome(name: str, split: Split, share: float, seed: int, tell: Callable[[str], None]) -> Outcome:
-    if find_method(name).made_of.family == "exact" and len(split.X) > MOST_ROWS:
-        return Outcome(name, problem=f"skipped: {len(split.X):,} training rows, the exact GP takes {MOST_ROWS:,}")
+    most = find_method(name).most_rows
+    if most is not None and len(split.X) > most:
+        return Outcome(name, problem=f"skipped: {len(split.X):,} training rows, and it takes {most:,}")
     if share <= 0:
         return Outcome(name, problem="skipped: the time budget was used up; give more with --time-budget")
 

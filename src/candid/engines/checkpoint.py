@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -16,6 +18,10 @@ __all__ = ["Checkpoint"]
 
 # Writing checkpoints may take this share of the training time.
 SHARE_OF_TIME = 0.05
+# A half-written file that is so many seconds old belongs to nobody any more.
+LEFTOVER_AGE = 3600.0
+# What a run cannot go on without.
+PARTS = {"state": dict, "problem": dict, "steppers": list, "stopping": dict}
 
 
 class Checkpoint:
@@ -41,25 +47,38 @@ class Checkpoint:
         tensors: dict[str, Tensor] = {}
         outline = _flatten(state, "", tensors)
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        scratch = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
-        save_file(tensors, scratch, metadata={"outline": json.dumps(outline)})
-        os.replace(scratch, self.path)
+        scratch = self.path.with_name(f"{self.path.name}.{uuid4().hex}.part")
+        try:
+            save_file(tensors, scratch, metadata={"outline": json.dumps(outline)})
+            os.replace(scratch, self.path)
+        finally:
+            scratch.unlink(missing_ok=True)
         self._written = time.perf_counter()
         self._cost = self._written - start
 
     def read(self) -> dict[str, Any] | None:
-        """The state as it was written, or None if there is none that can be read."""
+        """The state as it was written, or None if there is none that a run can go on from."""
         try:
             with safe_open(self.path, framework="pt") as file:
                 outline = json.loads((file.metadata() or {})["outline"])
-                return _unflatten(outline, {name: file.get_tensor(name) for name in file.keys()})  # noqa: SIM118
-        except (FileNotFoundError, SafetensorError, KeyError, ValueError):
+                # Copies: the file's own tensors would change with the file.
+                tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            state = _unflatten(outline, tensors)
+        except (FileNotFoundError, SafetensorError, KeyError, ValueError, TypeError, AttributeError, RecursionError):
             return None
+        whole = isinstance(state, dict) and all(isinstance(state.get(part), kind) for part, kind in PARTS.items())
+        return state if whole else None
 
     def delete(self) -> None:
-        """Remove the file, and what killed processes may have left half-written beside it."""
-        for path in (self.path, *self.path.parent.glob(f"{self.path.name}.*.part")):
-            path.unlink(missing_ok=True)
+        """Remove the file, and what killed processes left half-written beside it long ago.
+
+        A younger half-written file may be one that another process or thread is writing at this moment.
+        """
+        self.path.unlink(missing_ok=True)
+        for part in self.path.parent.glob(f"{self.path.name}.*.part"):
+            with suppress(FileNotFoundError):
+                if time.time() - part.stat().st_mtime > LEFTOVER_AGE:
+                    part.unlink()
 
 
 def _flatten(tree: Any, path: str, tensors: dict[str, Tensor]) -> Any:
@@ -82,4 +101,6 @@ def _unflatten(outline: Any, tensors: dict[str, Tensor]) -> Any:
         return {key: _unflatten(value, tensors) for key, value in content}
     if kind == "list":
         return [_unflatten(value, tensors) for value in content]
-    return content
+    if kind == "value":
+        return content
+    raise ValueError(f"unknown kind of entry {kind!r}")

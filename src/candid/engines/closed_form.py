@@ -17,11 +17,15 @@ from torch import Tensor
 from candid.engines.rows import Rows
 from candid.families import Inducing
 from candid.likelihoods import Gaussian
+from candid.parameters import Hyperparameter
+from candid.priors import HyperPrior
 from candid.weights import optimal_weights
 
-__all__ = ["match_noise", "solve_weights"]
+__all__ = ["solve_weights", "solve_weights_and_noise"]
 
 CHUNK = 4096
+# A start needs no more rows than this, and should not take longer than the training.
+MOST_ROWS = 100_000
 #: Confidence h, (P, n), in some rows, from their weight, their residual variance (P, n) and their index.
 Confidence = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -34,6 +38,9 @@ class Statistics:
     projection: Tensor  # Σ h a r, (P, M)
     squares: Tensor  # Σ h r², (P,)
     residual: Tensor  # Σ h c, (P,)
+
+    def scaled(self, factor: float) -> Statistics:
+        return Statistics(self.gram * factor, self.projection * factor, self.squares * factor, self.residual * factor)
 
     def __add__(self, other: Statistics) -> Statistics:
         return Statistics(
@@ -65,8 +72,10 @@ def solve_weights(
 
 
 @torch.no_grad()
-def match_noise(family: Inducing, likelihood: Gaussian, rows: Rows) -> None:
-    """Set a learned noise variance, in place, to the best one for the ELBO with these inducing points.
+def solve_weights_and_noise(
+    family: Inducing, likelihood: Gaussian, prior: HyperPrior | None, rows: Rows, beta: float = 1.0
+) -> None:
+    """Set q(v) and a learned noise variance, in place, to the best ones for the ELBO with these inducing points.
 
     Hyper-parameters that were fitted to few rows know nothing of the error that M inducing points make on all rows.
     With q(v) at its optimum the bound depends on σ² alone (Titsias 2009); λ are the eigenvalues of Σ w a aᵀ, and p is
@@ -76,35 +85,52 @@ def match_noise(family: Inducing, likelihood: Gaussian, rows: Rows) -> None:
     """
     noise = likelihood.noise
     if noise is None or noise.fixed:
+        solve_weights(family, likelihood, rows, beta)
         return
     sums = _gather(family, rows, lambda weight, residual, index: weight)
-    bounded = noise.upper < math.inf
-    least = max(noise.lower if bounded else 2 * noise.lower, 1e-12)
-    matched = []
-    for output in range(len(sums.squares)):
-        values, basis = (part.cpu().numpy() for part in torch.linalg.eigh(sums.gram[output]))
-        projected = (basis.T @ sums.projection[output].cpu().numpy()) ** 2
-        values = np.maximum(values, 0.0)
-        rest = float(sums.squares[output] + sums.residual[output])
-        most = noise.upper if bounded else max(100 * rest / rows.total, 2 * least)
+    noise.set(
+        torch.tensor([[_best_noise(sums, output, rows.total, noise, prior) for output in range(len(sums.squares))]])
+    )
+    # Σ h a aᵀ for h = w/(βσ²)
+    variance = beta * noise.value.double().flatten()
+    family.weights.assign(*optimal_weights(sums.gram / variance[:, None, None], sums.projection / variance[:, None]))
 
-        def negative_bound(log_noise: float, values=values, projected=projected, rest=rest) -> float:
-            variance = math.exp(log_noise)
-            fit = (rest - (projected / (variance + values)).sum()) / variance
-            return 0.5 * (rows.total * log_noise + np.log1p(values / variance).sum() + fit)
 
-        best = minimize_scalar(negative_bound, bounds=(math.log(least), math.log(most)), method="bounded")
-        matched.append(math.exp(float(best.x)))  # pyright: ignore[reportAttributeAccessIssue]
-    noise.set(torch.tensor([matched]))
+def _best_noise(sums: Statistics, output: int, total: float, noise: Hyperparameter, prior: HyperPrior | None) -> float:
+    """The σ² of one output that maximises the bound and the noise's prior."""
+    values, basis = (part.cpu().numpy() for part in torch.linalg.eigh(sums.gram[output]))
+    values = np.maximum(values, 0.0)
+    projected = (basis.T @ sums.projection[output].cpu().numpy()) ** 2
+    rest = float(sums.squares[output] + sums.residual[output])
+
+    def negative(log_noise: float) -> float:
+        variance = math.exp(log_noise)
+        fit = (rest - (projected / (variance + values)).sum()) / variance
+        bound = -0.5 * (total * log_noise + np.log1p(values / variance).sum() + fit)
+        density = prior.log_density_of(noise, torch.tensor(variance)) if prior is not None else 0.0
+        return -bound - float(density)
+
+    best = minimize_scalar(negative, bounds=_search_range(noise, rest / total), method="bounded")
+    return math.exp(float(best.x))  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def _search_range(noise: Hyperparameter, mean_square: float) -> tuple[float, float]:
+    """Where to look for log σ²: inside the noise's domain, off its floor, and not far above the data's variance."""
+    if noise.upper < math.inf:
+        return math.log(max(noise.lower, 1e-12)), math.log(noise.upper)
+    least = max(2 * noise.lower, 1e-12)
+    return math.log(least), math.log(max(100 * mean_square, 2 * least))
 
 
 def _gather(family: Inducing, rows: Rows, confidence: Confidence) -> Statistics:
-    """The sums, from one pass over the rows."""
+    """The sums, from one pass over the rows; a very long table is represented by some of them."""
     exact = copy.deepcopy(family).double()
-    chunks = torch.arange(len(rows), device=rows.x.device).split(CHUNK)
-    return reduce(
-        operator.add, (_sums(exact, rows.subset(index).to(torch.float64), index, confidence) for index in chunks)
-    )
+    index = torch.arange(len(rows), device=rows.x.device)
+    if len(rows) > MOST_ROWS:
+        index = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:MOST_ROWS].to(rows.x.device)
+    share = float(rows.weight[index].double().sum()) / rows.total
+    parts = (_sums(exact, rows.subset(part).to(torch.float64), part, confidence) for part in index.split(CHUNK))
+    return reduce(operator.add, parts).scaled(1 / share)
 
 
 def _sums(family: Inducing, rows: Rows, index: Tensor, confidence: Confidence) -> Statistics:

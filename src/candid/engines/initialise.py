@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from candid.engines.loop import Plan, train
@@ -42,7 +43,8 @@ def place_points(x: np.ndarray, n_points: int, how: str, seed: int) -> np.ndarra
     if how == "random":
         return distinct[generator.permutation(len(distinct))[:n_points]]
     start = distinct[generator.permutation(len(distinct))[:n_points]]
-    with warnings.catch_warnings():
+    # One thread: with more, scikit-learn adds up in an order that changes from run to run.
+    with warnings.catch_warnings(), threadpool_limits(1, user_api="openmp"):
         warnings.simplefilter("ignore", ConvergenceWarning)
         options: dict[str, Any] = {"init": start, "n_init": 1, "max_iter": 20}
         centres = KMeans(n_points, **options).fit(candidates).cluster_centers_
@@ -58,6 +60,7 @@ def fit_hyperparameters(
     n_rows: int,
     seed: int,
     max_epochs: int = 12,
+    time_budget: float | None = None,
 ) -> None:
     """Move kernel, mean and noise, in place, to the maximum of the exact marginal likelihood of some random rows."""
     index = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:n_rows].to(rows.x.device)
@@ -65,7 +68,7 @@ def fit_hyperparameters(
     noise = likelihood if likelihood.known is None else likelihood.subset(index)
     family = Exact(kernel, mean, some.x, noise.sites(some.y), some.weight)
     problem = Problem(family, noise, "marginal_likelihood", prior=prior).double()
-    train(problem, some, Plan({"all": "lbfgs"}, max_epochs=max_epochs, batch_size=len(some), seed=seed))
+    train(problem, some, Plan({"all": "lbfgs"}, max_epochs, batch_size=len(some), time_budget=time_budget, seed=seed))
     _keep_lengths(kernel, some.x)
     _leave_floor(likelihood)
     for part in (kernel, mean, likelihood):

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from candid.engines.checkpoint import Checkpoint
+from candid.engines.moment import Moment
 from candid.engines.problem import Problem
 from candid.engines.progress import ProgressBar
 from candid.engines.rows import Rows, batch_at, n_batches
@@ -96,24 +97,18 @@ def train(
     n_steps = per_epoch * plan.max_epochs
     clock = time.perf_counter() - state.seconds
     if progress is not None:
-        progress.begin(state.step)
+        progress.begin(state.step / max(n_steps, 1))
     while steppers and not state.finished and state.step < n_steps:
-        batch = batch_at(rows, state.step, plan.batch_size, plan.seed)
-
-        def evaluate(batch=batch) -> float:
-            problem.zero_grad(set_to_none=True)
-            loss = problem.loss(batch)
-            loss.backward()
-            return float(loss.detach())
-
-        rate = plan.lr * SCHEDULES[plan.schedule](state.step / n_steps)
+        problem.family.refresh(state.step)
+        rate = plan.lr * SCHEDULES[plan.schedule](_share_done(state, plan, n_steps))
         for stepper in steppers:
             stepper.set_rate(rate)
-        loss = take_step(steppers, evaluate)
+        batch = batch_at(rows, state.step, plan.batch_size, plan.seed)
+        loss = take_step(steppers, Moment(problem, batch, state.step, plan.seed))
         if not math.isfinite(loss):
             raise TrainingDiverged(
-                f"the loss became {loss} at step {state.step}; try a smaller lr (now {plan.lr:g}), standardize=True or "
-                "dtype='float64'"
+                f"the loss became {loss} at step {state.step}; try standardize=True, and where the model has them a "
+                f"smaller lr (now {plan.lr:g}) or dtype='float64'"
             )
         state.step += 1
         state.loss_sum += loss
@@ -125,7 +120,7 @@ def train(
             stop = [bool(callback(record)) for callback in callbacks]
             state.finished = out_of_time or stale or any(stop) or all(stepper.converged for stepper in steppers)
         if progress is not None:
-            progress.update(state.step, n_steps, f"loss {loss:.4f}")
+            progress.update(_share_done(state, plan, n_steps), state.step, n_steps, f"loss {loss:.4f}")
         if checkpoint is not None and checkpoint.due():
             save()
     problem.zero_grad(set_to_none=True)
@@ -133,6 +128,12 @@ def train(
     state.finished = True
     save()
     return state.history
+
+
+def _share_done(state: State, plan: Plan, n_steps: int) -> float:
+    """How much of the training is behind us: of its steps, or of its time where that runs out first."""
+    of_time = 0.0 if not plan.time_budget else min(state.seconds / plan.time_budget, 1.0)
+    return max(state.step / n_steps, of_time)
 
 
 def _close_epoch(

@@ -49,22 +49,24 @@ class Problem(nn.Module):
         self.objective, self.coefficients, self.prior = objective, dict(coefficients or {}), prior
 
     def loss(self, batch: Batch) -> Tensor:
-        """The negative objective per row, estimated from ``batch``."""
+        """The negative objective per row, estimated from ``batch``; chains, which share nothing, are added up."""
         average, penalties = self._data_term(batch)
         if self.prior is not None:
             penalties = {**penalties, "prior": self.prior.penalty()}
-        cost = [self.coefficients.get(name, 1.0) * penalty for name, penalty in penalties.items()]
-        return -average + torch.stack(cost).sum() / batch.total if cost else -average
+        loss = -average.sum()
+        for name, penalty in penalties.items():
+            loss = loss + self.coefficients.get(name, 1.0) * penalty.sum() / batch.total
+        return loss
 
     def _data_term(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         likelihood = self.likelihood.at(batch.index)
         if self.objective in EVIDENCES:
             evidence = EVIDENCES[self.objective](self.family.prior(batch), likelihood, batch.y, batch.weight)
-            return evidence / batch.total, {}
+            return evidence / batch.weight.sum(), {}
         evaluation = self.family.evaluate(batch)
         terms = ROW_OBJECTIVES[self.objective](evaluation.marginal, likelihood, batch.y)
-        # Σ_batch w·term / Σ_batch w
-        return (batch.weight * terms).sum() / batch.weight.sum(), evaluation.penalties
+        # Σ_batch w·term / Σ_batch w, for each chain
+        return (batch.weight * terms).sum(-1) / batch.weight.sum(), evaluation.penalties
 
     def groups(self) -> dict[str, list[nn.Parameter]]:
         """Learned parameters by the name under which a method's steppers speak of them."""
@@ -77,10 +79,9 @@ class Problem(nn.Module):
     def held_out_nll(self, rows: Rows) -> float:
         """Mean negative log predictive density of rows that training does not see."""
         predictor = self.family.predictor()
-        noise = self.likelihood.at(None)
         total = 0.0
-        for start in range(0, len(rows), HELD_OUT_CHUNK):
-            part = slice(start, start + HELD_OUT_CHUNK)
-            terms = predictive(predictor.marginal(rows.x[part].double()), noise, rows.y[part].double())
-            total += float((rows.weight[part].double() * terms).sum())
+        for index in torch.arange(len(rows), device=rows.x.device).split(HELD_OUT_CHUNK):
+            part = rows.subset(index).to(torch.float64)
+            terms = predictive(predictor.marginal(part.x), self.likelihood.at(None, part.noise), part.y)
+            total += float((part.weight * terms).sum())
         return -total / rows.total

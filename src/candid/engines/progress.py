@@ -26,7 +26,7 @@ class ProgressBar:
         self.enabled = enabled and self.console.is_terminal
         self._bar: Progress | None = None
         self._start = time.perf_counter()
-        self._first_step = 0
+        self._done_before = 0.0
         self._told = False
 
     def __enter__(self) -> ProgressBar:
@@ -39,27 +39,27 @@ class ProgressBar:
         if self._bar is not None:
             self._bar.stop()
 
-    def begin(self, step: int) -> None:
-        """Training starts (or goes on) at ``step``."""
-        self._start, self._first_step = time.perf_counter(), step
+    def begin(self, done: float) -> None:
+        """Training starts, or goes on where the share ``done`` of it is behind us."""
+        self._start, self._done_before = time.perf_counter(), done
 
-    def update(self, step: int, n_steps: int, note: str) -> None:
-        """``step`` of ``n_steps`` are done."""
+    def update(self, done: float, step: int, n_steps: int, note: str) -> None:
+        """``step`` of ``n_steps`` are done, which is the share ``done`` of the training unless it runs out of time."""
         elapsed = time.perf_counter() - self._start
         if elapsed < QUIET_SECONDS:
             return
         if not self._told:
             self._told = True
-            self._estimate(elapsed, step, n_steps)
+            self._estimate(elapsed, done, n_steps - step)
         if self.enabled:
             if self._bar is None:
                 self._bar = self._make_bar(n_steps, step)
             self._bar.update(self._bar.task_ids[0], completed=step, total=n_steps, note=note)
 
-    def _estimate(self, elapsed: float, step: int, n_steps: int) -> None:
-        remaining = elapsed / max(step - self._first_step, 1) * (n_steps - step)
+    def _estimate(self, elapsed: float, done: float, steps_left: int) -> None:
+        remaining = elapsed / max(done - self._done_before, 1e-9) * (1 - done)
         if remaining > LONG_SECONDS:
-            message = f"{self.title}: about {remaining / 60:.0f} min for the remaining {n_steps - step} steps"
+            message = f"{self.title}: about {remaining / 60:.0f} min for at most {steps_left} more steps"
             logger.info(message)
             if self.enabled:
                 self.console.print(message)

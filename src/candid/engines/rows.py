@@ -21,6 +21,7 @@ class Rows:
     x: Tensor  # N×D
     y: Tensor  # N×P
     weight: Tensor  # N
+    noise: Tensor | None = None  # N×P, known noise variances
 
     def __len__(self) -> int:
         return self.x.shape[0]
@@ -30,10 +31,12 @@ class Rows:
         return float(self.weight.double().sum())
 
     def to(self, dtype: torch.dtype) -> Rows:
-        return Rows(self.x.to(dtype), self.y.to(dtype), self.weight.to(dtype))
+        noise = None if self.noise is None else self.noise.to(dtype)
+        return Rows(self.x.to(dtype), self.y.to(dtype), self.weight.to(dtype), noise)
 
     def subset(self, index: Tensor) -> Rows:
-        return Rows(self.x[index], self.y[index], self.weight[index])
+        noise = None if self.noise is None else self.noise[index]
+        return Rows(self.x[index], self.y[index], self.weight[index], noise)
 
     def batch(self, index: Tensor) -> Batch:
         """The training rows ``index`` as a mini-batch."""

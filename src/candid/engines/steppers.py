@@ -18,7 +18,7 @@ __all__ = ["LBFGS", "STEPPERS", "Adam", "Stepper", "make_steppers", "take_step"]
 # its square to be finite in float32.
 FORBIDDEN = 1e10
 
-#: Evaluates the loss, leaves its gradients in the parameters and returns its value.
+#: Evaluates the loss, leaves its gradients in the parameters and returns its value: a Moment, in the loop.
 Evaluate = Callable[[], float]
 
 

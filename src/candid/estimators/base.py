@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from candid.engines import Plan, Problem
+from candid.engines import SCHEDULES, Plan, Problem
 from candid.estimators.files import save
 from candid.estimators.fitting import Fitted, Setting, fit_best
 from candid.estimators.inputs import Table, read_inputs, read_noise, read_table
@@ -24,6 +24,7 @@ from candid.families import Mean, make_mean
 from candid.kernels import Kernel, make_kernel
 from candid.likelihoods import Gaussian
 from candid.methods import Composition, check_compatible
+from candid.parameters import hyperparameters
 from candid.predictive import JointNormal, PredictiveNormal
 from candid.priors import HyperPrior, attach
 
@@ -47,11 +48,16 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     fixed: tuple[str, ...] = ()
     alpha: float | np.ndarray | None = None
     standardize: bool = True
+    batch_size: int = 1024
+    max_epochs: int | None = None
+    lr: float | None = None
+    schedule: str = "cosine"
+    patience: int | None = None
     time_budget: float | None = None
     validation_fraction: float = 0.0
-    patience: int | None = None
     n_restarts: int = 1
     device: str = "auto"
+    dtype: str = "float32"
     n_threads: int | None = None
     predict_dtype: str = "float64"
     random_state: Any = None
@@ -63,16 +69,21 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "kernel": [str, Kernel],
         "ard": ["boolean"],
         "mean": [StrOptions({"zero", "constant", "linear"})],
-        "likelihood": [StrOptions({"gaussian"})],
+        "likelihood": [str],
         "priors": [dict, None],
         "fixed": [tuple, list],
         "alpha": [Interval(Real, 0, None, closed="left"), "array-like", None],
         "standardize": ["boolean"],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "max_epochs": [Interval(Integral, 0, None, closed="left"), None],
+        "lr": [Interval(Real, 0, None, closed="neither"), None],
+        "schedule": [StrOptions(set(SCHEDULES))],
         "time_budget": [Interval(Real, 0, None, closed="neither"), None],
         "validation_fraction": [Interval(Real, 0, 1, closed="left")],
         "patience": [Interval(Integral, 1, None, closed="left"), None],
         "n_restarts": [Interval(Integral, 1, None, closed="left")],
         "device": [str],
+        "dtype": [StrOptions({"float32", "float64"})],
         "n_threads": [Interval(Integral, 1, None, closed="left"), None],
         "predict_dtype": [StrOptions({"float32", "float64"})],
         "random_state": ["random_state"],
@@ -80,6 +91,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "checkpoint_dir": [str, None],
         "callbacks": [tuple, list],
     }
+    #: Parameters that shape the model; between calls of ``partial_fit`` they must stay the same.
+    _shaping: ClassVar[tuple[str, ...]] = ("kernel", "ard", "mean", "likelihood", "standardize")
 
     # What the final classes say of themselves
 
@@ -96,24 +109,38 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """A problem at its starting point, or where ``setting.start`` has left off."""
 
     @abstractmethod
-    def _plan(self, n_rows: int, seed: int) -> Plan:
-        """How to train it."""
+    def _plan(self, n_rows: int, seed: int, continued: bool) -> Plan:
+        """How to train it; ``continued`` tells that it was trained before, on fewer rows."""
 
     def _check_table(self, table: Table) -> None:
         """Raise where this kind of model cannot take the table."""
 
-    def _parts(self, setting: Setting) -> tuple[Kernel, Mean, Gaussian, HyperPrior | None]:
-        """Kernel, mean function and likelihood as the parameters describe them, and the priors that go with them."""
-        n_features, n_outputs = setting.rows.x.shape[1], setting.rows.y.shape[1]
+    def _parts(self, setting: Setting, seed: int) -> tuple[Kernel, Mean, Gaussian, HyperPrior | None]:
+        """Kernel, mean function and likelihood as the parameters describe them, and the priors that go with them.
+
+        Their values are those of the start that training goes on from, if there is one; restarts begin elsewhere.
+        """
+        rows, start = setting.rows, setting.start
+        n_features, n_outputs = rows.x.shape[1], rows.y.shape[1]
         parts = torch.nn.ModuleDict(
             {
                 "kernel": make_kernel(self.kernel, n_features, self.ard, (n_outputs,)),
                 "mean": make_mean(self.mean, n_features, n_outputs),
-                "likelihood": Gaussian(n_outputs=n_outputs, known=setting.known_noise),
+                "likelihood": Gaussian(n_outputs=n_outputs, known=rows.noise, weight=rows.weight),
             }
-        ).to(setting.rows.x)
+        ).to(rows.x)
         prior = attach(parts, self.priors, self.fixed)
-        return parts["kernel"], parts["mean"], parts["likelihood"], prior  # pyright: ignore[reportReturnType]
+        kernel, mean, likelihood = parts["kernel"], parts["mean"], parts["likelihood"]
+        if start is not None:
+            for part, earlier in (
+                (kernel, start.family.kernel),
+                (mean, start.family.mean),
+                (likelihood, start.likelihood),
+            ):
+                part.load_state_dict(earlier.state_dict())
+        elif setting.restart:
+            _move(parts, seed)
+        return kernel, mean, likelihood, prior  # pyright: ignore[reportReturnType]
 
     # Fitting
 
@@ -140,19 +167,22 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Add rows and continue training from the present parameters, on all rows seen so far.
 
         The first call is a fit. The rows are kept in memory (not in saved files) for this purpose; a model that was
-        loaded from a file has none, and is fitted anew.
+        loaded from a file has none, and is fitted anew. Parameters that shape the model must not have changed.
         """
         fitted: Fitted | None = getattr(self, "_fitted", None)
         if fitted is None:
             return self.fit(X, y, sample_weight)
         self._validate_params()
-        more = read_table(self, X, y, sample_weight, self.alpha, reset=False)
-        return self._train(fitted.table.append(more), start=fitted)
+        for name, before in self._shape.items():
+            if repr(getattr(self, name)) != before:
+                raise ValueError(f"{name} has changed since the model was fitted; call fit to change it")
+        return self._train(read_table(self, X, y, sample_weight, self.alpha, reset=False), start=fitted)
 
     def _train(self, table: Table, start: Fitted | None) -> Self:
         made_of = self._composition()
         check_compatible(made_of.family, made_of.objective, self.likelihood)
-        self._check_table(table)
+        if self.patience is not None and not self.validation_fraction:
+            raise ValueError("patience watches held-out rows: set validation_fraction as well, for example to 0.1")
         # A run that may be resumed must find its own seed again.
         random_state = 0 if self.random_state is None and self.checkpoint_dir is not None else self.random_state
         seed = int(check_random_state(random_state).randint(2**31 - 1))
@@ -163,6 +193,7 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.history_ = self._fitted.history
         self.kernel_ = self._fitted.kernel
         self.jitter_ = self._fitted.jitter
+        self._shape = {name: repr(getattr(self, name)) for name in self._shaping}
         self._vector_target = table.vector
         self.noise_ = self._shaped(self.predictor_.noise_variance.sqrt().double().numpy())
         return self
@@ -258,3 +289,12 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "predictor_")
+
+
+@torch.no_grad()
+def _move(module: torch.nn.Module, seed: int) -> None:
+    """Move learned hyper-parameters away from where a first run starts."""
+    generator = torch.Generator().manual_seed(seed)
+    for _, parameter in hyperparameters(module):
+        if not parameter.fixed:
+            parameter.raw.add_(0.5 * torch.randn(parameter.raw.shape, generator=generator).to(parameter.raw))

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from numbers import Integral
 from typing import Any, ClassVar
 
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
 from candid.engines import Plan, Problem
 from candid.estimators.base import GPRegressor, gp_estimator
 from candid.estimators.fitting import Setting
 from candid.estimators.inputs import Table
 from candid.families import Exact
-from candid.methods import Composition
+from candid.methods import EXACT, Composition, find_method
 
 __all__ = ["ExactGPRegressor"]
 
-# A factorisation takes seconds and gigabytes beyond this.
-MOST_ROWS = 5000
+# Rounds of L-BFGS after which even a stubborn fit is good enough.
+DEFAULT_ROUNDS = 40
 
 
 @gp_estimator
@@ -31,8 +30,10 @@ class ExactGPRegressor(GPRegressor):
     ----------
     solver : {"cholesky"}, default="cholesky"
         How linear systems with the N×N covariance are solved.
-    max_epochs : int, default=40
-        Most rounds of L-BFGS, five iterations each; it usually converges sooner.
+    max_epochs : int, optional
+        Most rounds of L-BFGS, five iterations each; by default 40, and it usually converges sooner.
+    batch_size, lr, schedule, dtype
+        Shared with the other estimators, without effect here: all rows, a line search, float64.
     kernel, ard, mean, likelihood, priors, fixed, alpha, standardize, time_budget, validation_fraction, patience, \
 n_restarts, device, n_threads, predict_dtype, random_state, verbose, checkpoint_dir, callbacks
         As for :class:`SparseGPRegressor`.
@@ -51,31 +52,30 @@ n_restarts, device, n_threads, predict_dtype, random_state, verbose, checkpoint_
     """
 
     solver: str = "cholesky"
-    max_epochs: int = 40
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GPRegressor._parameter_constraints,
         "solver": [StrOptions({"cholesky"})],
-        "max_epochs": [Interval(Integral, 0, None, closed="left")],
     }
 
     def _composition(self) -> Composition:
-        return Composition("exact", None, "marginal_likelihood", {"all": "lbfgs"})
+        return EXACT
 
     def _model_dtype(self) -> torch.dtype:
         return torch.float64
 
     def _check_table(self, table: Table) -> None:
-        if len(table) > MOST_ROWS:
+        most = find_method("exact").most_rows
+        if most is not None and len(table) > most:
             raise ValueError(
-                f"an exact GP on {len(table)} rows would need a matrix of {len(table)}² entries; beyond {MOST_ROWS} "
-                'rows use inducing points: candid.make_gp("ppgpr-chol") or candid.make_gp("svgp")'
+                f"an exact GP on {len(table)} rows would need a matrix of {len(table)}² entries; beyond {most} rows "
+                'use inducing points: candid.make_gp("ppgpr-chol") or candid.make_gp("svgp")'
             )
 
-    def _plan(self, n_rows: int, seed: int) -> Plan:
+    def _plan(self, n_rows: int, seed: int, continued: bool) -> Plan:
         return Plan(
-            steppers=self._composition().steppers,
-            max_epochs=self.max_epochs,
+            steppers=EXACT.steppers,
+            max_epochs=DEFAULT_ROUNDS if self.max_epochs is None else self.max_epochs,
             batch_size=n_rows,
             patience=self.patience,
             seed=seed,
@@ -83,11 +83,6 @@ n_restarts, device, n_threads, predict_dtype, random_state, verbose, checkpoint_
 
     def _build(self, setting: Setting, seed: int) -> Problem:
         rows = setting.rows
-        kernel, mean, likelihood, prior = self._parts(setting)
-        if setting.start is not None:
-            for part, earlier in ((kernel, "kernel"), (mean, "mean")):
-                part.load_state_dict(getattr(setting.start.family, earlier).state_dict())
-            if likelihood.known is None:
-                likelihood.load_state_dict(setting.start.likelihood.state_dict())
+        kernel, mean, likelihood, prior = self._parts(setting, seed)
         family = Exact(kernel, mean, rows.x, likelihood.sites(rows.y), rows.weight).to(rows.x)
-        return Problem(family, likelihood, self._composition().objective, prior=prior)
+        return Problem(family, likelihood, EXACT.objective, prior=prior)

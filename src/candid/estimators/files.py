@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 import torch
@@ -86,7 +87,7 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     ).model_dump_json()
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
     target = Path(path)
-    scratch = target.with_name(f"{target.name}.{os.getpid()}.part")
+    scratch = target.with_name(f"{target.name}.{uuid4().hex}.part")
     try:
         scratch.write_bytes(to_bytes(tensors, {"candid": header, "sha256": _checksum(header, tensors)}))
         os.replace(scratch, target)
@@ -147,7 +148,8 @@ def _read(path: Path) -> tuple[str, dict[str, Tensor]]:
     try:
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            # Copies: the file's own tensors would change with the file.
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except FileNotFoundError:
         raise FileNotFoundError(f"there is no model file {path}") from None
     except (SafetensorError, OSError) as error:

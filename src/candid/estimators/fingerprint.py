@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import is_dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +23,23 @@ INCIDENTAL |= {"random_state", "alpha"}
 
 
 def checkpoint_of(estimator: Any, table: Table, run: list[Any]) -> Checkpoint | None:
-    """The checkpoint of this run, keyed by what determines its result: parameters, data, seed and starting point."""
+    """The checkpoint of this run, keyed by what determines its result: versions, parameters, data, seed, start."""
     if estimator.checkpoint_dir is None:
         return None
     settings = {name: value for name, value in estimator.get_params(deep=False).items() if name not in INCIDENTAL}
     digest = hashlib.sha256()
-    _describe([type(estimator).__name__, run, settings, table.x, table.y, table.weight, table.noise], digest)
+    _describe([_versions(), type(estimator).__name__, run, settings], digest)
+    _describe([table.x, table.y, table.weight, table.noise], digest)
     return Checkpoint(Path(estimator.checkpoint_dir) / f"candid-{digest.hexdigest()[:24]}.safetensors")
+
+
+def _versions() -> list[str]:
+    """Of candid and torch: another version may keep other tensors, or compute others."""
+    try:
+        own = metadata.version("candid-gp")
+    except metadata.PackageNotFoundError:
+        own = "not installed"
+    return [own, str(torch.__version__)]
 
 
 def _describe(value: Any, digest: Any) -> None:

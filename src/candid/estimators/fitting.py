@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from candid.engines import Checkpoint, Problem, ProgressBar, Rows, pick_device, threads, train
 from candid.estimators.fingerprint import checkpoint_of
@@ -19,7 +18,6 @@ from candid.estimators.inputs import Table, check_range
 from candid.estimators.scaling import Standardizer
 from candid.estimators.table_predictor import TablePredictor
 from candid.kernels import Kernel, in_units
-from candid.parameters import hyperparameters
 
 __all__ = ["Fitted", "Setting", "fit_best"]
 
@@ -30,36 +28,6 @@ LARGE_JITTER = 1e-3
 SMALLEST_NOISE = 1e-10
 # Standard deviations whose squares are float64 numbers.
 LARGEST_SCALE = 1e150
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a model is built for: standardised rows, known noise, the scaling, and a problem to go on from (or None)."""
-
-    rows: Rows
-    known_noise: Tensor | None
-    inputs: Standardizer
-    start: Problem | None
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """A trained problem with all that is needed to predict or to go on training."""
-
-    problem: Problem
-    table: Table
-    inputs: Standardizer
-    targets: Standardizer
-    predictor: TablePredictor
-    history: list[dict[str, Any]]
-    jitter: float
-
-    @property
-    def kernel(self) -> Kernel:
-        """The fitted kernel in the units of the table."""
-        fitted = copy.deepcopy(self.problem.family.kernel).double().cpu()
-        x_scale, y_scale = torch.as_tensor(self.inputs.scale), torch.as_tensor(self.targets.scale)
-        return in_units(fitted, x_scale, y_scale)  # pyright: ignore[reportArgumentType]
 
 
 class Budget:
@@ -75,51 +43,102 @@ class Budget:
         return self.left() == 0.0
 
 
-def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> Fitted:
-    """Train ``n_restarts`` times and keep the run with the best training objective.
+@dataclass(frozen=True)
+class Setting:
+    """What a model is built for.
 
-    ``start`` is an earlier fit whose scaling and parameters the (single) run goes on from.
+    Standardised rows, the scaling of the inputs, a problem to go on from (or None), which restart it is, and the time.
     """
-    device, dtype = pick_device(estimator.device), estimator._model_dtype()
+
+    rows: Rows
+    inputs: Standardizer
+    start: Problem | None
+    restart: int
+    budget: Budget
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A trained problem with all that is needed to predict or to go on training."""
+
+    problem: Problem
+    training: Table
+    held_out: Table | None
+    inputs: Standardizer
+    targets: Standardizer
+    predictor: TablePredictor
+    history: list[dict[str, Any]]
+    jitter: float
+
+    @property
+    def kernel(self) -> Kernel:
+        """The fitted kernel in the units of the table."""
+        fitted = copy.deepcopy(self.problem.family.kernel).double().cpu()
+        x_scale, y_scale = torch.as_tensor(self.inputs.scale), torch.as_tensor(self.targets.scale)
+        return in_units(fitted, x_scale, y_scale)  # pyright: ignore[reportArgumentType]
+
+
+def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> Fitted:
+    """Train ``n_restarts`` times and keep the best run: by its held-out NLL, or else by its objective.
+
+    ``start`` is an earlier fit to which the rows of ``table`` are added: its scaling, its rows and its parameters are
+    where the (single) run goes on from.
+    """
+    budget = Budget(estimator.time_budget)
     inputs, targets = (start.inputs, start.targets) if start is not None else _scalings(estimator, table)
     training, held_out = _hold_out(table, estimator.validation_fraction, seed)
-    rows = _tensors(training, inputs, targets, device, dtype)
-    held_out_rows = _tensors(held_out, inputs, targets, device, dtype) if held_out is not None else None
-    known_noise = _known_noise(training, targets, device, dtype)
-    # A copy, so that a run that is broken off leaves the earlier fit as it was.
-    setting = Setting(rows, known_noise, inputs, copy.deepcopy(start.problem) if start is not None else None)
+    if start is not None:
+        training, held_out = start.training.append(training), _joined(start.held_out, held_out)
+    estimator._check_table(training)
+    place = {"device": pick_device(estimator.device), "dtype": estimator._model_dtype()}
+    rows = _tensors(training, inputs, targets, **place)
+    held_out_rows = _tensors(held_out, inputs, targets, **place) if held_out is not None else None
     # Densities in the units of y differ from those of standardised targets by the Jacobian.
     offset = float(np.log(targets.scale).sum())
-    name = type(estimator).__name__
 
-    candidates: list[tuple[float, Problem, list[dict[str, Any]]]] = []
+    runs: list[tuple[float, Problem, list[dict[str, Any]]]] = []
     checkpoints: list[Checkpoint] = []
-    budget = Budget(estimator.time_budget)
     with (
-        threads(estimator.n_threads or (1 if len(table) <= SMALL_TABLE else None)),
-        ProgressBar(name, estimator.verbose) as progress,
+        threads(estimator.n_threads or (1 if len(training) <= SMALL_TABLE else None)),
+        ProgressBar(type(estimator).__name__, estimator.verbose) as progress,
     ):
         for restart in range(estimator.n_restarts if start is None else 1):
             if restart and budget.spent():
                 break
-            problem = estimator._build(setting, seed + restart)
-            if restart:
-                _perturb(problem, seed + restart)
-            checkpoint = checkpoint_of(estimator, table, [seed, restart, setting.start])
+            # A copy, so that a run that is broken off leaves the earlier fit as it was.
+            earlier = copy.deepcopy(start.problem) if start is not None else None
+            checkpoint = checkpoint_of(estimator, training, [seed, restart, earlier, *_arrays(held_out)])
             if checkpoint is not None:
                 checkpoints.append(checkpoint)
-            plan = replace(estimator._plan(len(rows), seed + restart), time_budget=budget.left(), offset=offset)
+            problem = estimator._build(Setting(rows, inputs, earlier, restart, budget), seed + restart)
+            plan = estimator._plan(len(rows), seed + restart, continued=start is not None)
+            plan = replace(plan, time_budget=budget.left(), offset=offset)
             history = train(problem, rows, plan, held_out_rows, checkpoint, estimator.callbacks, progress)
-            candidates.append((history[-1]["loss"] if history else math.inf, problem, history))
-    _, problem, history = min(candidates, key=lambda candidate: candidate[0])
-    fitted = _finish(problem, table, inputs, targets, history)
+            runs.append((_score(history, estimator.patience), problem, history))
+    _, problem, history = min(runs, key=lambda run: run[0])
+    fitted = _finish(problem, training, held_out, inputs, targets, history)
     for checkpoint in checkpoints:
         checkpoint.delete()
     return fitted
 
 
+def _score(history: list[dict[str, Any]], patience: int | None) -> float:
+    """What a run has reached: the held-out NLL of the epoch it ended with, or where nothing is held out, its loss."""
+    if not history:
+        return math.inf
+    if "validation_nll" not in history[-1]:
+        return history[-1]["loss"]
+    kept = history if patience is not None else history[-1:]
+    return min(record["validation_nll"] for record in kept)
+
+
 def _finish(
-    problem: Problem, table: Table, inputs: Standardizer, targets: Standardizer, history: list[dict[str, Any]]
+    problem: Problem,
+    training: Table,
+    held_out: Table | None,
+    inputs: Standardizer,
+    targets: Standardizer,
+    history: list[dict[str, Any]],
 ) -> Fitted:
     with torch.no_grad():
         inner = problem.family.predictor().cpu()
@@ -129,10 +148,10 @@ def _finish(
     if jitter > LARGE_JITTER:
         warnings.warn(
             f"kernel matrices needed a jitter of {jitter:.0e} of their diagonal, so uncertainties below that are not "
-            "resolved; duplicate inputs or a too smooth kernel are the usual cause, dtype='float64' helps",
+            "resolved; duplicate inputs or a too smooth kernel are the usual cause, and float64 helps",
             stacklevel=4,
         )
-    return Fitted(problem, table, inputs, targets, predictor, history, jitter)
+    return Fitted(problem, training, held_out, inputs, targets, predictor, history, jitter)
 
 
 def _scalings(estimator: Any, table: Table) -> tuple[Standardizer, Standardizer]:
@@ -156,27 +175,24 @@ def _hold_out(table: Table, fraction: float, seed: int) -> tuple[Table, Table | 
     return table.rows(np.sort(order[count:])), table.rows(np.sort(order[:count]))
 
 
+def _arrays(table: Table | None) -> list[np.ndarray]:
+    return [] if table is None else [table.x, table.y, table.weight]
+
+
+def _joined(first: Table | None, second: Table | None) -> Table | None:
+    return second if first is None else first if second is None else first.append(second)
+
+
 def _tensors(
     table: Table, inputs: Standardizer, targets: Standardizer, device: torch.device, dtype: torch.dtype
 ) -> Rows:
     x, y = inputs(table.x), targets(table.y)
     check_range(x, dtype, "X")
     check_range(y, dtype, "y")
-    return Rows(*(torch.as_tensor(part, dtype=dtype, device=device) for part in (x, y, table.weight)))
-
-
-def _known_noise(training: Table, targets: Standardizer, device: torch.device, dtype: torch.dtype) -> Tensor | None:
-    """Known noise variances of the training rows in standardised units; zero becomes the least that can be resolved."""
-    if training.noise is None:
-        return None
-    standardised = np.maximum(training.noise / targets.scale**2, SMALLEST_NOISE)
-    return torch.as_tensor(standardised, dtype=dtype, device=device)
-
-
-def _perturb(problem: Problem, seed: int) -> None:
-    """Move learned hyper-parameters away from where the first run started."""
-    generator = torch.Generator().manual_seed(seed)
-    for _, parameter in hyperparameters(problem):
-        if not parameter.fixed:
-            noise = 0.5 * torch.randn(parameter.raw.shape, generator=generator)
-            parameter.raw.data.add_(noise.to(parameter.raw))
+    # Noise that is known to be zero becomes the least that can be resolved.
+    noise = None if table.noise is None else np.maximum(table.noise / targets.scale**2, SMALLEST_NOISE)
+    parts = (
+        None if part is None else torch.as_tensor(part, dtype=dtype, device=device)
+        for part in (x, y, table.weight, noise)
+    )
+    return Rows(*parts)  # pyright: ignore[reportArgumentType]

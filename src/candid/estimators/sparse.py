@@ -11,32 +11,31 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from candid.engines import (
-    SCHEDULES,
     Plan,
     Problem,
     fit_hyperparameters,
-    match_noise,
     n_batches,
     place_points,
     solve_weights,
+    solve_weights_and_noise,
 )
 from candid.estimators.base import GPRegressor, gp_estimator
 from candid.estimators.fitting import Setting
 from candid.families import Inducing
-from candid.methods import Composition
-from candid.weights import Delta, Diagonal, Full
+from candid.methods import Composition, inducing_points
+from candid.weights import WEIGHTS
 
 __all__ = ["SparseGPRegressor"]
 
-WEIGHTS = {"delta": Delta, "diagonal": Diagonal, "full": Full}
-# What a covariance of q(u) is called among the weights.
-COVARIANCES = {"none": "delta", "diagonal": "diagonal", "full": "full"}
 # Share of the kernel's diagonal at which factorisations start.
 JITTER = {torch.float32: 1e-5, torch.float64: 1e-8}
-# The warm start fits hyper-parameters to this many rows.
-WARM_ROWS = 600
-# Default length of training: this many epochs, but at least so many steps.
-DEFAULT_EPOCHS, DEFAULT_STEPS = 30, 100
+# The warm start fits hyper-parameters to this many rows, in at most this share of the time.
+WARM_ROWS, WARM_SHARE = 600, 0.25
+# q(u) has a closed form for every β > 0, and takes this one for β = 0.
+LEAST_BETA = 1e-3
+# Default length of training: this many epochs, but at least so many steps from a warm start, or from elsewhere.
+DEFAULT_EPOCHS, WARM_STEPS, COLD_STEPS = 30, 100, 1000
+DEFAULT_RATE = 0.01
 
 
 @gp_estimator
@@ -55,14 +54,14 @@ class SparseGPRegressor(GPRegressor):
         Number of inducing points; at most one for each distinct row is used.
     init : {"warm", "kmeans", "random"} or array of shape (M, D), default="warm"
         Where training starts. "warm": kernel and noise from the exact marginal likelihood of some rows, inducing points
-        by k-means, q(u) in closed form. "kmeans", "random" and an array (in the units of X) only place the inducing
-        points and leave the rest cold.
+        by k-means, q(u) in closed form. An array (in the units of X) is a warm start with these inducing points.
+        "kmeans" and "random" only place the inducing points and leave the rest cold.
     batch_size : int, default=1024
     max_epochs : int, optional
-        By default 30 epochs, or 100 steps where that is more.
+        By default 30 epochs, or 100 steps where that is more (1000 from a cold start).
     lr : float, optional
-        Learning rate of Adam. By default 0.01 from ten thousand rows on, and in proportion to the rows below that,
-        where the warm start is close to the optimum already (but at least 0.001).
+        Learning rate of Adam, by default 0.01. From a warm start on less than ten thousand rows it is in proportion to
+        the rows (but at least 0.001), because there the start is close to the optimum.
     schedule : {"cosine", "step", "constant"}, default="cosine"
         How the learning rate decays.
     dtype : {"float32", "float64"}, default="float32"
@@ -134,70 +133,69 @@ class SparseGPRegressor(GPRegressor):
     beta: float = 0.2
     n_inducing: int = 500
     init: str | np.ndarray = "warm"
-    batch_size: int = 1024
-    max_epochs: int | None = None
-    lr: float | None = None
-    schedule: str = "cosine"
-    dtype: str = "float32"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GPRegressor._parameter_constraints,
-        "objective": [StrOptions({"predictive", "elbo"})],
-        "covariance": [StrOptions(set(COVARIANCES))],
+        "objective": [str],
+        "covariance": [StrOptions({"none", "diagonal", "full"})],
         "beta": [Interval(Real, 0, None, closed="left")],
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
         "init": [StrOptions({"warm", "kmeans", "random"}), "array-like"],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "max_epochs": [Interval(Integral, 0, None, closed="left"), None],
-        "lr": [Interval(Real, 0, None, closed="neither"), None],
-        "schedule": [StrOptions(set(SCHEDULES))],
-        "dtype": [StrOptions({"float32", "float64"})],
     }
+    _shaping: ClassVar[tuple[str, ...]] = (*GPRegressor._shaping, "covariance", "dtype")
 
     def _composition(self) -> Composition:
-        return Composition("inducing", COVARIANCES[self.covariance], self.objective, {"all": "adam"})
+        return inducing_points(self.objective, self.covariance)
 
     def _model_dtype(self) -> torch.dtype:
         return getattr(torch, self.dtype)
 
-    def _plan(self, n_rows: int, seed: int) -> Plan:
+    @property
+    def _warm(self) -> bool:
+        """Whether training starts close to the optimum."""
+        return not (isinstance(self.init, str) and self.init in ("kmeans", "random"))
+
+    def _plan(self, n_rows: int, seed: int, continued: bool) -> Plan:
+        close = self._warm and not continued
         per_epoch = n_batches(n_rows, self.batch_size)
-        epochs = max(DEFAULT_EPOCHS, math.ceil(DEFAULT_STEPS / per_epoch))
+        epochs = max(DEFAULT_EPOCHS, math.ceil((WARM_STEPS if close else COLD_STEPS) / per_epoch))
+        rate = DEFAULT_RATE * min(max(n_rows / 10_000, 0.1), 1.0) if close else DEFAULT_RATE
         return Plan(
             steppers=self._composition().steppers,
             max_epochs=epochs if self.max_epochs is None else self.max_epochs,
             batch_size=self.batch_size,
-            lr=0.01 * min(max(n_rows / 10_000, 0.1), 1.0) if self.lr is None else self.lr,
+            lr=rate if self.lr is None else self.lr,
             schedule=self.schedule,
             patience=self.patience,
             seed=seed,
         )
 
     def _build(self, setting: Setting, seed: int) -> Problem:
-        rows, warm = setting.rows, isinstance(self.init, str) and self.init == "warm"
-        points = None
-        if setting.start is None:
-            kernel, mean, likelihood, prior = self._parts(setting)
-            if warm:
-                fit_hyperparameters(kernel, mean, likelihood, prior, rows, WARM_ROWS, seed)
-        else:
-            family, likelihood, prior = setting.start.family, setting.start.likelihood, setting.start.prior
-            assert isinstance(family, Inducing)
-            likelihood.known = setting.known_noise
-            if not warm:
-                return Problem(family, likelihood, self.objective, {"kl": self.beta}, prior)
-            kernel, mean = family.kernel, family.mean
-            # A model of few rows had few points; with more rows it may have more.
-            points = family.points.detach() if family.points.shape[-2] >= self.n_inducing else None
-        points = self._points(setting, seed).to(rows.x) if points is None else points
-        weights = WEIGHTS[COVARIANCES[self.covariance]](points.shape[-2], points.shape[:1])
+        rows, made_of = setting.rows, self._composition()
+        kernel, mean, likelihood, prior = self._parts(setting, seed)
+        kept = self._kept(setting)
+        if self._warm and setting.start is None:
+            time_left = setting.budget.left()
+            share = None if time_left is None else WARM_SHARE * time_left
+            fit_hyperparameters(kernel, mean, likelihood, prior, rows, WARM_ROWS, seed, time_budget=share)
+        points = self._points(setting, seed).to(rows.x) if kept is None else kept.points.detach()
+        weights = WEIGHTS[str(made_of.weights)](points.shape[-2], tuple(points.shape[:-2]))
         family = Inducing(kernel, mean, points, weights, JITTER[rows.x.dtype]).to(rows.x)
-        if warm:
-            elbo = self.objective == "elbo"
-            if elbo:
-                match_noise(family, likelihood, rows)
-            solve_weights(family, likelihood, rows, max(self.beta, 1e-3), residual_is_noise=not elbo)
-        return Problem(family, likelihood, self.objective, {"kl": self.beta}, prior)
+        if kept is not None:
+            weights.load_state_dict(kept.weights.state_dict())
+        elif self._warm and self.objective == "elbo":
+            solve_weights_and_noise(family, likelihood, prior, rows, max(self.beta, LEAST_BETA))
+        elif self._warm:
+            solve_weights(family, likelihood, rows, max(self.beta, LEAST_BETA), residual_is_noise=True)
+        return Problem(family, likelihood, made_of.objective, {"kl": self.beta}, prior)
+
+    def _kept(self, setting: Setting) -> Inducing | None:
+        """The family whose points and q(v) training goes on with.
+
+        A model of few rows had few points; with more rows it may have more, and then starts from new ones.
+        """
+        family = setting.start.family if setting.start is not None else None
+        return family if isinstance(family, Inducing) and family.points.shape[-2] >= self.n_inducing else None
 
     def _points(self, setting: Setting, seed: int) -> torch.Tensor:
         """Inducing points of each output, (P, M, D)."""

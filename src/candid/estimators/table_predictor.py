@@ -14,7 +14,7 @@ from candid.marginal import Marginal
 
 __all__ = ["TablePredictor"]
 
-# Entries of the largest intermediate matrix (points × rows): memory stays bounded however long the table is.
+# Entries of the largest intermediate array (output × point × row): memory stays bounded however long the table is.
 CHUNK_ENTRIES = 4_000_000
 # Beyond so many standard deviations, all inputs are equally far away; their squares fit into float32.
 FARTHEST = 1e15
@@ -74,7 +74,7 @@ class TablePredictor(nn.Module):
     @torch.no_grad()
     def stream(self, x: Tensor, mean_only: bool = False) -> Iterator[Marginal]:
         """Marginals of a table of any length, some rows at a time."""
-        rows = max(1, CHUNK_ENTRIES // self.inner.n_points)
+        rows = max(1, CHUNK_ENTRIES // (self.inner.n_points * self.y_scale.numel()))
         for start in range(0, x.shape[0], rows):
             yield self.marginal(x[start : start + rows], mean_only)
 

@@ -6,8 +6,10 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor, nn
 
+from candid.families.means import Mean
 from candid.families.predictor import Predictor
-from candid.marginal import Batch, Evaluation, Prior
+from candid.kernels import Kernel
+from candid.marginal import Batch, Evaluation, JointPrior
 
 __all__ = ["Family"]
 
@@ -19,15 +21,20 @@ class Family(nn.Module, ABC):
     objectives go with which family, so the other one is never called.
     """
 
+    kernel: Kernel
+    mean: Mean
     jitter: Tensor  # share of the kernel's diagonal that the last factorisation needed
 
     def evaluate(self, batch: Batch) -> Evaluation:
         """Marginals of the rows of a batch, and the penalties of the model."""
         raise TypeError(f"{type(self).__name__} has no row marginals; use it with an evidence")
 
-    def prior(self, batch: Batch) -> Prior:
+    def prior(self, batch: Batch) -> JointPrior:
         """Joint prior of the rows of a batch."""
         raise TypeError(f"{type(self).__name__} has no joint prior; use it with a row objective")
+
+    def refresh(self, step: int) -> None:
+        """Called by the loop before every step; families that hold an index renew it here. The others do nothing."""
 
     def weight_parameters(self) -> list[nn.Parameter]:
         """The parameters of q(v), which some steppers treat apart from the rest."""

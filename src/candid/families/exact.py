@@ -14,19 +14,20 @@ from candid.families.predictor import BasisPredictor
 from candid.kernels import Kernel
 from candid.likelihoods import GaussianSites
 from candid.linalg import cholesky
-from candid.marginal import Batch, Prior
+from candid.marginal import Batch, JointPrior
 
 __all__ = ["Exact"]
 
 
 class Exact(Family):
-    """P independent exact GPs on the same rows.
+    r"""P independent exact GPs on the same rows; all of them may have leading dimensions (chains) before P.
 
     Parameters
     ----------
     kernel : Kernel
-        Built with batch shape (P,).
+        Built with batch shape (P,), or (\*chains, P).
     mean : Mean
+        With batch shape (\*chains,).
     x : Tensor
         Training inputs, N×D.
     sites : GaussianSites
@@ -43,12 +44,14 @@ class Exact(Family):
     ) -> None:
         super().__init__()
         self.kernel, self.mean, self.sites = kernel, mean, sites
-        self.register_buffer("x", x)
-        self.register_buffer("weight", weight)
-        self.register_buffer("jitter", torch.zeros(sites.targets.shape[-1]))
+        # The rows are the caller's: checkpoints need not copy them.
+        self.register_buffer("x", x, persistent=False)
+        self.register_buffer("weight", weight, persistent=False)
+        with torch.no_grad():
+            self.register_buffer("jitter", torch.zeros(kernel.diagonal(x[:1]).shape[:-1]))
 
-    def prior(self, batch: Batch) -> Prior:
-        return Prior(self.mean(batch.x), self.kernel(batch.x))
+    def prior(self, batch: Batch) -> JointPrior:
+        return JointPrior(self.mean(batch.x), self.kernel(batch.x))
 
     @torch.no_grad()
     def predictor(self) -> BasisPredictor:
@@ -65,5 +68,5 @@ class Exact(Family):
         coefficients = scale * torch.cholesky_solve(residual, factor.lower)
         identity = torch.eye(index.shape[0], dtype=torch.float64, device=frozen.x.device).expand_as(factor.lower)
         whitener = scale.sqrt() * torch.linalg.solve_triangular(factor.lower, identity, upper=False)
-        points = frozen.x.expand(coefficients.shape[0], *frozen.x.shape).clone()
+        points = frozen.x.expand(*factor.lower.shape[:-2], *frozen.x.shape).clone()
         return BasisPredictor(frozen.kernel, frozen.mean, points, coefficients.squeeze(-1), whitener, None)

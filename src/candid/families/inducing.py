@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from candid.families.axes import for_each_gp
 from candid.families.base import Family
 from candid.families.means import Mean
 from candid.families.predictor import BasisPredictor
@@ -28,31 +29,39 @@ __all__ = ["Inducing"]
 
 
 class Inducing(Family):
-    """P independent sparse GPs, each with its own kernel hyper-parameters, inducing points and q(v).
+    r"""P independent sparse GPs, each with its own kernel hyper-parameters, inducing points and q(v).
+
+    All parts may have leading dimensions (chains) before P; they are models side by side, which share the rows unless
+    the inputs have the same leading dimensions.
 
     Parameters
     ----------
     kernel : Kernel
-        Built with batch shape (P,).
+        Built with batch shape (P,), or (\*chains, P).
     mean : Mean
+        With batch shape (\*chains,).
     points : Tensor
-        Where Z starts: (P, M, D).
+        Where Z starts: (\*chains, P, M, D).
     weights : Weights
+        With the kernel's batch shape.
     jitter : float
         Share of the kernel's diagonal that is added to K_zz before it is factorised; grows when it has to.
     """
 
     def __init__(
-        self, kernel: Kernel, mean: Mean, points: Float[Tensor, "p m d"], weights: Weights, jitter: float
+        self, kernel: Kernel, mean: Mean, points: Float[Tensor, "*chains p m d"], weights: Weights, jitter: float
     ) -> None:
         super().__init__()
         self.kernel, self.mean, self.weights = kernel, mean, weights
         self.points = nn.Parameter(points.clone())
-        self.register_buffer("jitter", torch.full(points.shape[:1], jitter))
+        self.register_buffer("jitter", torch.full(points.shape[:-2], jitter))
 
-    def features(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "p m n"], Float[Tensor, "p n"]]:
+    def features(
+        self, x: Float[Tensor, "*#chains n d"]
+    ) -> tuple[Float[Tensor, "*#chains p m n"], Float[Tensor, "*#chains p n"]]:
         """Unit-amplitude whitened features A = L⁻¹ K_zx (P×M×n) and prior variances k(x, x)."""
         _, unit = self.kernel.split()
+        x = for_each_gp(x)
         whitened, factor = whiten(unit(self.points), unit(self.points, x), self.jitter)
         # What one factorisation needed, the next one starts from.
         self.jitter.copy_(factor.jitter)

@@ -15,59 +15,70 @@ __all__ = ["Constant", "Linear", "Mean", "Zero", "make_mean", "mean_from_spec"]
 
 
 class Mean(nn.Module, ABC):
-    """mu(x): (…, row, feature) → (…, row, output)."""
+    """mu(x): (…, row, feature) → (…, row, output).
 
-    def __init__(self, n_features: int, n_outputs: int) -> None:
+    Parameters
+    ----------
+    n_features, n_outputs : int
+    batch_shape : tuple of int, default=()
+        Leading dimensions (chains); each entry is a function of its own. They broadcast with those of the inputs.
+    """
+
+    def __init__(self, n_features: int, n_outputs: int, batch_shape: tuple[int, ...] = ()) -> None:
         super().__init__()
-        self.n_features, self.n_outputs = n_features, n_outputs
+        self.n_features, self.n_outputs, self.batch_shape = n_features, n_outputs, tuple(batch_shape)
 
     @abstractmethod
-    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n p"]: ...
+    def forward(self, x: Float[Tensor, "*#batch n d"]) -> Float[Tensor, "*#batch n p"]: ...
 
     def to_spec(self) -> dict[str, Any]:
-        return {"type": type(self).__name__, "n_features": self.n_features, "n_outputs": self.n_outputs}
+        return {"type": type(self).__name__, "shape": [*self.batch_shape, self.n_features, self.n_outputs]}
+
+    def _shape_at(self, x: Tensor) -> tuple[int, ...]:
+        return (*torch.broadcast_shapes(x.shape[:-2], self.batch_shape), x.shape[-2], self.n_outputs)
 
 
 class Zero(Mean):
     """mu(x) = 0."""
 
-    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n p"]:
-        return x.new_zeros(()).expand(*x.shape[:-1], self.n_outputs)
+    def forward(self, x: Float[Tensor, "*#batch n d"]) -> Float[Tensor, "*#batch n p"]:
+        return x.new_zeros(()).expand(self._shape_at(x))
 
 
 class Constant(Mean):
     """mu(x) = c, learned, one for each output."""
 
-    def __init__(self, n_features: int, n_outputs: int) -> None:
-        super().__init__(n_features, n_outputs)
-        self.constant = real(torch.zeros(n_outputs))
+    def __init__(self, n_features: int, n_outputs: int, batch_shape: tuple[int, ...] = ()) -> None:
+        super().__init__(n_features, n_outputs, batch_shape)
+        self.constant = real(torch.zeros(*batch_shape, n_outputs))
 
-    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n p"]:
-        return self.constant.value.expand(*x.shape[:-1], self.n_outputs)
+    def forward(self, x: Float[Tensor, "*#batch n d"]) -> Float[Tensor, "*#batch n p"]:
+        return self.constant.value.unsqueeze(-2).expand(self._shape_at(x))
 
 
 class Linear(Mean):
     """mu(x) = c + xᵀ w, learned."""
 
-    def __init__(self, n_features: int, n_outputs: int) -> None:
-        super().__init__(n_features, n_outputs)
-        self.constant = real(torch.zeros(n_outputs))
-        self.slope = real(torch.zeros(n_features, n_outputs))
+    def __init__(self, n_features: int, n_outputs: int, batch_shape: tuple[int, ...] = ()) -> None:
+        super().__init__(n_features, n_outputs, batch_shape)
+        self.constant = real(torch.zeros(*batch_shape, n_outputs))
+        self.slope = real(torch.zeros(*batch_shape, n_features, n_outputs))
 
-    def forward(self, x: Float[Tensor, "*batch n d"]) -> Float[Tensor, "*batch n p"]:
-        return self.constant.value + x @ self.slope.value
+    def forward(self, x: Float[Tensor, "*#batch n d"]) -> Float[Tensor, "*#batch n p"]:
+        return self.constant.value.unsqueeze(-2) + x @ self.slope.value
 
 
 MEANS: dict[str, type[Mean]] = {"zero": Zero, "constant": Constant, "linear": Linear}
 
 
-def make_mean(name: str, n_features: int, n_outputs: int) -> Mean:
-    """The mean function called ``name``."""
+def make_mean(name: str, n_features: int, n_outputs: int, batch_shape: tuple[int, ...] = ()) -> Mean:
+    """The mean function called ``name``; a batch of them if ``batch_shape`` says so."""
     if name not in MEANS:
         raise ValueError(f"unknown mean function {name!r}; choose one of {', '.join(MEANS)}")
-    return MEANS[name](n_features, n_outputs)
+    return MEANS[name](n_features, n_outputs, batch_shape)
 
 
 def mean_from_spec(spec: dict[str, Any]) -> Mean:
     """Rebuild a mean function (without its values) from :meth:`Mean.to_spec`."""
-    return make_mean(str(spec["type"]).lower(), int(spec["n_features"]), int(spec["n_outputs"]))
+    *batch_shape, n_features, n_outputs = (int(size) for size in spec["shape"])
+    return make_mean(str(spec["type"]).lower(), n_features, n_outputs, tuple(batch_shape))

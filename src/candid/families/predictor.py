@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from candid.families.axes import for_each_gp
 from candid.families.means import Mean, mean_from_spec
 from candid.kernels import Kernel, kernel_from_spec
 from candid.marginal import Marginal
@@ -21,8 +22,8 @@ __all__ = ["BasisPredictor", "Joint", "Predictor", "predictor_from_spec"]
 class Joint:
     """Joint normal of the latent function at several rows: mean (row, output), covariance (output, row, row)."""
 
-    mean: Float[Tensor, "n p"]
-    covariance: Float[Tensor, "p n n"]
+    mean: Float[Tensor, "*chains n p"]
+    covariance: Float[Tensor, "*chains p n n"]
 
 
 class Predictor(nn.Module, ABC):
@@ -32,11 +33,11 @@ class Predictor(nn.Module, ABC):
     n_points: int
 
     @abstractmethod
-    def marginal(self, x: Float[Tensor, "n d"], mean_only: bool = False) -> Marginal:
+    def marginal(self, x: Float[Tensor, "*#chains n d"], mean_only: bool = False) -> Marginal:
         """Marginals of the rows of ``x``; ``mean_only`` leaves both variances at zero and does not compute them."""
 
     @abstractmethod
-    def joint(self, x: Float[Tensor, "n d"]) -> Joint:
+    def joint(self, x: Float[Tensor, "*#chains n d"]) -> Joint:
         """Mean and covariance of all rows of ``x`` together."""
 
     @abstractmethod
@@ -45,7 +46,7 @@ class Predictor(nn.Module, ABC):
 
 
 class BasisPredictor(Predictor):
-    """Predictions from kernel functions at M points: inducing points, or the training rows of an exact GP.
+    r"""Predictions from kernel functions at M points: inducing points, or the training rows of an exact GP.
 
     With k = unit kernel between the points and x, a = W k and the kernel's amplitude s (all cached):
 
@@ -56,11 +57,11 @@ class BasisPredictor(Predictor):
     kernel, mean : Kernel, Mean
         As fitted; the predictor keeps copies.
     points : Tensor
-        Z, (output, M, feature).
+        Z, (\*chains, output, M, feature).
     coefficients : Tensor
-        c, (output, M).
+        c, (\*chains, output, M).
     whitener : Tensor
-        W = L⁻¹, (output, M, M).
+        W = L⁻¹, (\*chains, output, M, M).
     root : Tensor or None
         R, as :meth:`candid.weights.Weights.root` gives it.
     """
@@ -74,10 +75,10 @@ class BasisPredictor(Predictor):
         self,
         kernel: Kernel,
         mean: Mean,
-        points: Float[Tensor, "p m d"],
-        coefficients: Float[Tensor, "p m"],
-        whitener: Float[Tensor, "p m m"],
-        root: Float[Tensor, "p m"] | Float[Tensor, "p m m"] | None,
+        points: Float[Tensor, "*chains p m d"],
+        coefficients: Float[Tensor, "*chains p m"],
+        whitener: Float[Tensor, "*chains p m m"],
+        root: Float[Tensor, "*chains p m"] | Float[Tensor, "*chains p m m"] | None,
     ) -> None:
         super().__init__()
         self.kernel, self.mean = kernel, mean
@@ -88,26 +89,28 @@ class BasisPredictor(Predictor):
         self.n_points = points.shape[-2]
         self.requires_grad_(False)
 
-    def marginal(self, x: Float[Tensor, "n d"], mean_only: bool = False) -> Marginal:
+    def marginal(self, x: Float[Tensor, "*#chains n d"], mean_only: bool = False) -> Marginal:
         amplitude, unit = self.kernel.split()
-        cross = unit(self.points, x)
+        rows = for_each_gp(x)
+        cross = unit(self.points, rows)
         mean = self._mean(x, cross)
         if mean_only:
             nothing = mean.new_zeros(()).expand_as(mean)
             return Marginal(mean, nothing, nothing)
         features = self.whitener @ cross
-        residual = (unit.diagonal(x) - features.square().sum(-2)).clamp_min(0.0)
+        residual = (unit.diagonal(rows) - features.square().sum(-2)).clamp_min(0.0)
         spread = self._root_times(features).square().sum(-2) if self.root is not None else torch.zeros_like(residual)
         if amplitude is not None:
             residual, spread = residual * amplitude.unsqueeze(-1), spread * amplitude.unsqueeze(-1)
         return Marginal(mean, residual.mT, spread.mT)
 
-    def joint(self, x: Float[Tensor, "n d"]) -> Joint:
+    def joint(self, x: Float[Tensor, "*#chains n d"]) -> Joint:
         amplitude, unit = self.kernel.split()
-        cross = unit(self.points, x)
+        rows = for_each_gp(x)
+        cross = unit(self.points, rows)
         features = self.whitener @ cross
         # s(K_xx − AᵀA + AᵀRRᵀA)
-        covariance = unit(x) - features.mT @ features
+        covariance = unit(rows) - features.mT @ features
         if self.root is not None:
             uncertain = self._root_times(features)
             covariance = covariance + uncertain.mT @ uncertain
@@ -137,7 +140,7 @@ class BasisPredictor(Predictor):
 
     @staticmethod
     def from_spec(spec: dict[str, Any]) -> BasisPredictor:
-        n_outputs, n_points, n_features = (int(size) for size in spec["points"])
+        *batch, n_points, n_features = (int(size) for size in spec["points"])
 
         def shaped(*sizes: int) -> Tensor:
             return torch.empty(*sizes, device="meta")
@@ -145,9 +148,9 @@ class BasisPredictor(Predictor):
         return BasisPredictor(
             kernel_from_spec(spec["kernel"]),
             mean_from_spec(spec["mean"]),
-            shaped(n_outputs, n_points, n_features),
-            shaped(n_outputs, n_points),
-            shaped(n_outputs, n_points, n_points),
+            shaped(*batch, n_points, n_features),
+            shaped(*batch, n_points),
+            shaped(*batch, n_points, n_points),
             None if spec["root"] is None else shaped(*(int(size) for size in spec["root"])),
         )
 

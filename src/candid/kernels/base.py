@@ -57,6 +57,16 @@ class Kernel(nn.Module, ABC):
     def diagonal(self, x: Tensor) -> Tensor:
         """k(x_i, x_i) for each row, shape (..., N), without the matrix."""
 
+    @abstractmethod
+    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
+        """The kernel k'(x, x') = y_scale² k(x/x_scale, x'/x_scale), as a kernel of the same form.
+
+        Parameters
+        ----------
+        x_scale : Tensor of shape (D,)
+        y_scale : Tensor of shape (P,), the last dimension of the kernel's batch
+        """
+
     def split(self) -> tuple[Tensor | None, Kernel]:
         """The outermost amplitude (shape ``batch``; None if there is none) and the kernel without it."""
         return None, self

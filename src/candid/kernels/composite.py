@@ -43,6 +43,9 @@ class Sum(_Combination):
     def diagonal(self, x: Tensor) -> Tensor:
         return reduce(torch.add, (part.diagonal(x) for part in self._own_parts()))
 
+    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
+        return Sum(*(part.in_units(x_scale, y_scale) for part in self._own_parts()))
+
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.parts))
 
@@ -55,6 +58,11 @@ class Product(_Combination):
 
     def diagonal(self, x: Tensor) -> Tensor:
         return reduce(torch.mul, (part.diagonal(x) for part in self._own_parts()))
+
+    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
+        first, *others = self._own_parts()
+        rest = (part.in_units(x_scale, torch.ones_like(y_scale)) for part in others)
+        return Product(first.in_units(x_scale, y_scale), *rest)
 
     def __repr__(self) -> str:
         return " * ".join(map(_factor, self.parts))
@@ -92,6 +100,18 @@ class Scale(Kernel):
 
     def split(self) -> tuple[Tensor | None, Kernel]:
         return self.amplitude.value, self.base
+
+    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
+        base = self.base.in_units(x_scale, torch.ones_like(y_scale))
+        return Scale.by(base, self.amplitude.value * y_scale.square())
+
+    @staticmethod
+    def by(base: Kernel, amplitude: Tensor) -> Scale:
+        """``base`` times one amplitude for each entry of its batch, in the dtype of the amplitude."""
+        scaled = Scale(base).to(amplitude.dtype)
+        scaled.amplitude.expand(tuple(amplitude.shape))
+        scaled.amplitude.set(amplitude.detach())
+        return scaled
 
     def _resize(self, n_features: int, ard: bool, batch_shape: tuple[int, ...]) -> None:
         resize(self.amplitude, batch_shape, "amplitude")

@@ -14,11 +14,11 @@ import math
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import pad
 
 from candid.kernels.precision import full_precision
 from candid.kernels.profiles import Profile
+from candid.linalg import first_order
 
 __all__ = ["stationary_gram"]
 
@@ -29,7 +29,7 @@ _LARGE_NORMS = 500.0
 
 
 def stationary_gram(profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale: Tensor, *shapes: Tensor) -> Tensor:
-    """``profile`` at all pairs of ``x1`` and ``x2`` (or ``x1`` and itself if ``x2`` is None); once differentiable."""
+    """``profile`` at all pairs of ``x1`` and ``x2`` (or ``x1`` and itself if ``x2`` is None); differentiable once."""
     tensors = (x1, x2, lengthscale, *shapes)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         return _StationaryGram.apply(profile, *tensors)  # pyright: ignore[reportReturnType]
@@ -49,7 +49,7 @@ class _StationaryGram(torch.autograd.Function):
         return k
 
     @staticmethod
-    @once_differentiable
+    @first_order
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         a, b, lengthscale, w, *slopes = ctx.saved_tensors
         needs_x1, needs_x2, needs_lengthscale = ctx.needs_input_grad[1:4]

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from candid.kernels.base import Kernel, check_features, row
 from candid.kernels.precision import full_precision
+from candid.kernels.units import leaf_in_units
 from candid.parameters import Hyperparameter
 
 __all__ = ["Linear"]
@@ -41,3 +42,7 @@ class Linear(Kernel):
     def diagonal(self, x: Tensor) -> Tensor:
         check_features(self, self.variance.raw.shape[-1], x, None)
         return (self.variance.value * x.square()).sum(-1)
+
+    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
+        # Slopes are per unit of the input.
+        return leaf_in_units(self, {"variance": self.variance.value / x_scale.square()}, y_scale)

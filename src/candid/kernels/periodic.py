@@ -17,6 +17,7 @@ from candid.kernels import profiles
 from candid.kernels.base import Kernel, check_features, row
 from candid.kernels.gram import stationary_gram
 from candid.kernels.stationary import known_lengthscale, unit_diagonal
+from candid.kernels.units import leaf_in_units
 from candid.parameters import Hyperparameter
 
 __all__ = ["Periodic"]
@@ -53,6 +54,10 @@ class Periodic(Kernel):
 
     def diagonal(self, x: Tensor) -> Tensor:
         return unit_diagonal(known_lengthscale(self), x)
+
+    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
+        # The lengthscale is a share of the period and has no unit.
+        return leaf_in_units(self, {"period": self.period.value * x_scale}, y_scale)
 
 
 def _circle(x: Tensor, period: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from torch import Tensor
 from candid.kernels import profiles
 from candid.kernels.base import Kernel, check_features, row
 from candid.kernels.gram import stationary_gram
+from candid.kernels.units import leaf_in_units
 from candid.parameters import Hyperparameter
 
 __all__ = [
@@ -56,6 +57,9 @@ class Stationary(Kernel):
 
     def diagonal(self, x: Tensor) -> Tensor:
         return unit_diagonal(known_lengthscale(self), x)
+
+    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
+        return leaf_in_units(self, {"lengthscale": known_lengthscale(self) * x_scale}, y_scale)
 
 
 class RBF(Stationary):

@@ -47,21 +47,40 @@ class Gaussian(nn.Module):
     n_outputs : int
     known : Tensor, optional
         Known noise variances of the training rows (N×P) instead of a learned one. Rows that are not training rows then
-        have their average.
+        have their average, unless theirs are known too.
+    weight : Tensor, optional
+        Weights of the training rows, for that average.
+    batch_shape : tuple of int
+        Leading dimensions (chains) of a learned noise.
     """
 
     known: Tensor | None
+    average: Tensor | None
 
-    def __init__(self, noise: float = 0.1, n_outputs: int = 1, known: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        noise: float = 0.1,
+        n_outputs: int = 1,
+        known: Tensor | None = None,
+        weight: Tensor | None = None,
+        batch_shape: tuple[int, ...] = (),
+    ) -> None:
         super().__init__()
-        self.register_buffer("known", known)
-        self.noise = positive(torch.full((1, n_outputs), noise), floor=NOISE_FLOOR) if known is None else None
+        start = torch.full((*batch_shape, 1, n_outputs), noise)
+        self.noise = positive(start, floor=NOISE_FLOOR) if known is None else None
+        # Data, not parameters: checkpoints do without them.
+        self.register_buffer("known", known, persistent=False)
+        self.register_buffer("average", None if known is None else _average(known, weight), persistent=False)
 
-    def at(self, index: Tensor | None = None) -> GaussianRows:
-        """The likelihood of training rows ``index``, or of rows it has not seen."""
-        if self.known is None:
-            return GaussianRows(self.noise.value)  # pyright: ignore[reportOptionalMemberAccess]
-        return GaussianRows(self.known.mean(0, keepdim=True) if index is None else self.known[index])
+    def at(self, index: Tensor | None = None, known: Tensor | None = None) -> GaussianRows:
+        """The likelihood of training rows ``index``, or of other rows, whose noise variances may be ``known``."""
+        if index is None and known is not None:
+            return GaussianRows(known)
+        if self.noise is not None:
+            return GaussianRows(self.noise.value)
+        variance = self.average if index is None or self.known is None else self.known[index]
+        assert variance is not None
+        return GaussianRows(variance)
 
     def subset(self, index: Tensor) -> Gaussian:
         """A copy for a model that trains on rows ``index`` only."""
@@ -83,9 +102,14 @@ class GaussianSites(nn.Module):
     def __init__(self, likelihood: Gaussian, targets: Tensor) -> None:
         super().__init__()
         self.likelihood = likelihood
-        self.register_buffer("targets", targets)
+        self.register_buffer("targets", targets, persistent=False)
 
     def forward(self, index: Tensor) -> tuple[Tensor, Tensor]:
         """Targets and noise variances (row × output) of training rows ``index``."""
         targets = self.targets[index]
         return targets, self.likelihood.at(index).variance.expand_as(targets)
+
+
+def _average(known: Tensor, weight: Tensor | None) -> Tensor:
+    weight = torch.ones_like(known[:, 0]) if weight is None else weight
+    return (weight @ known / weight.sum()).unsqueeze(0)

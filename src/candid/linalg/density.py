@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from candid.linalg.autograd import first_order
 from candid.linalg.cholesky import cholesky
 
 __all__ = ["normal_log_density"]
@@ -34,7 +35,7 @@ class _NormalLogDensity(torch.autograd.Function):
         return -0.5 * quadratic - half_log_det - 0.5 * residual.shape[-1] * math.log(2 * math.pi)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order
     def backward(ctx, grad: Tensor):
         lower, alpha = ctx.saved_tensors
         grad_covariance = grad_residual = None

@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from candid.linalg.autograd import first_order
 from candid.linalg.cholesky import Factor, cholesky
 
 __all__ = ["whiten"]
@@ -35,7 +36,7 @@ class _Whiten(torch.autograd.Function):
         return features
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
+    @first_order
     def backward(ctx, grad_features: Tensor):
         lower, features = ctx.saved_tensors
         grad_gram = grad_cross = None

@@ -24,6 +24,12 @@ class HyperPrior(nn.Module):
         """−log p of all of them together."""
         return -torch.stack([prior.log_density(parameter.value).sum() for parameter, prior in self.terms]).sum()
 
+    @torch.no_grad()
+    def log_density_of(self, parameter: Hyperparameter, value: Tensor | float) -> float:
+        """log p(parameter = ``value``), summed over its priors and over the entries of ``value``; 0 without a prior."""
+        at = torch.as_tensor(value, dtype=torch.float64)
+        return sum((float(prior.log_density(at).sum()) for owner, prior in self.terms if owner is parameter), 0.0)
+
 
 def attach(
     module: nn.Module, priors: Mapping[str, Prior | Interval] | None = None, fixed: Iterable[str] = ()
@@ -32,7 +38,7 @@ def attach(
 
     A name is the hyper-parameter's own (``"lengthscale"``: every lengthscale of the model) or the end of its dotted
     path (``"first.lengthscale"``). An :class:`Interval` is a bound, anything else a density; a sequence of both may be
-    given for one name.
+    given for one name. A bound never takes another one away: the hyper-parameter stays inside both.
     """
     for name in fixed:
         for parameter in _matching(module, name):
@@ -42,7 +48,7 @@ def attach(
         for parameter in _matching(module, name):
             for wish in wishes if isinstance(wishes, (list, tuple)) else [wishes]:
                 if isinstance(wish, Interval):
-                    parameter.restrict(wish.lower, wish.upper)
+                    _restrict(parameter, wish, name)
                 elif isinstance(wish, Prior):
                     terms.append((parameter, wish))
                 else:
@@ -50,7 +56,33 @@ def attach(
                         f"the prior of {name!r} must come from candid.priors (LogNormal, Normal, Gamma, HalfNormal, "
                         f"Interval), got {wish!r}"
                     )
+    # Only now, because bounds may make room for densities, in whatever order they were given.
+    for parameter, prior in terms:
+        _check_density(parameter, prior, module)
     return HyperPrior(terms) if terms else None
+
+
+def _restrict(parameter: Hyperparameter, interval: Interval, name: str) -> None:
+    lower, upper = max(parameter.lower, interval.lower), min(parameter.upper, interval.upper)
+    if not lower < upper:
+        raise ValueError(
+            f"{name!r} always lies between {parameter.lower:g} and {parameter.upper:g}, and nothing of that is inside "
+            f"{interval!r}: choose an interval that overlaps"
+        )
+    parameter.restrict(lower, upper)
+
+
+@torch.no_grad()
+def _check_density(parameter: Hyperparameter, prior: Prior, module: nn.Module) -> None:
+    density = prior.log_density(parameter.value)
+    if parameter.lower >= prior.support and bool(torch.isfinite(density).all()):
+        return
+    name = next(path for path, known in hyperparameters(module) if known is parameter)
+    raise ValueError(
+        f"{prior!r} does not fit {name!r}, which lies between {parameter.lower:g} and {parameter.upper:g} and starts "
+        f"at {parameter.value.tolist()}: it has no density in all of these places. Use a Normal prior, or add an "
+        f"Interval on which the prior is positive"
+    )
 
 
 def _matching(module: nn.Module, name: str) -> list[Hyperparameter]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -19,6 +20,9 @@ HALF_LOG_2PI = 0.5 * math.log(2 * math.pi)
 
 class Prior(ABC):
     """A prior density of one hyper-parameter."""
+
+    #: The hyper-parameter has to stay above this.
+    support: ClassVar[float] = -math.inf
 
     @abstractmethod
     def log_density(self, value: Tensor) -> Tensor:
@@ -52,6 +56,7 @@ class LogNormal(Prior):
     The density is that of the logarithm, without a Jacobian: its mode is at the median, whatever the parameterisation.
     """
 
+    support: ClassVar[float] = 0.0
     median: float = 1.0
     spread: float = 1.0
 
@@ -67,6 +72,7 @@ class LogNormal(Prior):
 class Gamma(Prior):
     """value ~ Gamma(shape, rate), with mean shape/rate."""
 
+    support: ClassVar[float] = 0.0
     shape: float = 2.0
     rate: float = 1.0
 
@@ -82,6 +88,7 @@ class Gamma(Prior):
 class HalfNormal(Prior):
     """The absolute value of a N(0, scale²) variable."""
 
+    support: ClassVar[float] = 0.0
     scale: float = 1.0
 
     def __post_init__(self) -> None:

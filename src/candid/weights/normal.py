@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from candid.linalg import cholesky
 from candid.weights.base import Weights, over_gps
 
 __all__ = ["Diagonal", "Full", "Solved"]
@@ -67,9 +68,11 @@ class Full(Weights):
     @torch.no_grad()
     def assign(self, mean: Float[Tensor, "*batch m"], precision: Float[Tensor, "*batch m m"]) -> None:
         self.mean.copy_(mean)
-        # S = precision⁻¹, computed as C⁻ᵀC⁻¹ and factorised again to be lower-triangular
-        inverse = torch.cholesky_inverse(torch.linalg.cholesky(precision.double()))
-        self.lower.copy_(torch.linalg.cholesky(inverse).to(self.lower.dtype))
+        # With J the reversal of rows, J precision J = C Cᵀ makes U = J C J upper-triangular and precision = U Uᵀ,
+        # so S = U⁻ᵀU⁻¹ and L_S = U⁻ᵀ.
+        upper = cholesky(precision.double().flip(-2, -1)).lower.flip(-2, -1)
+        identity = torch.eye(upper.shape[-1], dtype=upper.dtype, device=upper.device).expand_as(upper)
+        self.lower.copy_(torch.linalg.solve_triangular(upper.mT, identity, upper=False))
 
 
 class Solved(Full):

@@ -1,0 +1,31 @@
+"""One step of training, as its steppers see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from candid.engines.problem import Problem
+from candid.marginal import Batch
+
+__all__ = ["Moment"]
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Call it to evaluate the loss of the step's batch: it returns the value and leaves gradients in the parameters.
+
+    Most steppers need no more than that. What else there is to know (the problem with its parts, N as
+    ``batch.total``, the rows as ``batch.index``, seed and step for random numbers that a resumed run repeats) is here
+    for those that do.
+    """
+
+    problem: Problem
+    batch: Batch
+    step: int
+    seed: int
+
+    def __call__(self) -> float:
+        self.problem.zero_grad(set_to_none=True)
+        loss = self.problem.loss(self.batch)
+        loss.backward()
+        return float(loss.detach())
