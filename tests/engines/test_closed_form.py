@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from candid.engines import Rows, closed_form, match_noise, solve_weights
+from candid.priors import LogNormal, attach
 from small_models import random_rows, sparse_problem
 
 
@@ -62,7 +63,7 @@ def collapsed_bound(problem, rows, variance: float) -> float:
 def test_matched_noise_maximises_the_collapsed_bound():
     rows = random_rows(60, seed=12)
     problem = sparse_problem(rows, n_points=6, seed=13)
-    match_noise(problem.family, problem.likelihood, rows)
+    match_noise(problem.family, problem.likelihood, None, rows)
     found = problem.likelihood.noise.value.item()
     grid = np.exp(np.linspace(math.log(1e-5), math.log(50.0), 4001))
     best = grid[np.argmax([collapsed_bound(problem, rows, variance) for variance in grid])]
@@ -72,7 +73,7 @@ def test_matched_noise_maximises_the_collapsed_bound():
 def test_matched_noise_maximises_the_elbo_with_weights():
     rows = random_rows(40, seed=14, weighted=True)
     problem = sparse_problem(rows, n_points=5, seed=15)
-    match_noise(problem.family, problem.likelihood, rows)
+    match_noise(problem.family, problem.likelihood, None, rows)
     solve_weights(problem.family, problem.likelihood, rows)
     problem.loss(rows.whole()).backward()
     assert abs(float(problem.likelihood.noise.raw.grad)) < 1e-4
@@ -83,8 +84,38 @@ def test_fixed_and_known_noise_are_left_alone():
     problem = sparse_problem(rows, seed=17)
     problem.likelihood.noise.fix()
     before = problem.likelihood.noise.value.clone()
-    match_noise(problem.family, problem.likelihood, rows)
+    match_noise(problem.family, problem.likelihood, None, rows)
     assert torch.equal(problem.likelihood.noise.value, before)
+
+
+def test_half_the_way_is_the_geometric_mean():
+    rows = random_rows(40, seed=24)
+    problem = sparse_problem(rows, n_points=5, seed=25)
+    half = copy.deepcopy(problem)
+    before = problem.likelihood.noise.value.clone()
+    match_noise(problem.family, problem.likelihood, None, rows)
+    match_noise(half.family, half.likelihood, None, rows, share=0.5)
+    torch.testing.assert_close(half.likelihood.noise.value, (before * problem.likelihood.noise.value).sqrt())
+
+
+def test_a_prior_of_the_noise_counts():
+    rows = random_rows(40, seed=26)
+    problem = sparse_problem(rows, n_points=5, seed=27)
+    prior = attach(problem.likelihood, {"noise": LogNormal(0.5, 1e-3)})
+    match_noise(problem.family, problem.likelihood, prior, rows)
+    assert problem.likelihood.noise.value.item() == pytest.approx(0.5, rel=1e-2)
+
+
+def test_a_long_table_is_represented_by_some_rows(monkeypatch):
+    rows = random_rows(400, seed=28)
+    whole = sparse_problem(rows, n_points=5, seed=29)
+    part = copy.deepcopy(whole)
+    match_noise(whole.family, whole.likelihood, None, rows)
+    monkeypatch.setattr(closed_form, "MOST_ROWS", 300)
+    match_noise(part.family, part.likelihood, None, rows)
+    found, expected = part.likelihood.noise.value.item(), whole.likelihood.noise.value.item()
+    assert found != expected
+    assert found == pytest.approx(expected, rel=0.1)
 
 
 @pytest.mark.parametrize(("lower", "upper"), [(0.3, 0.4), (1e-4, 1e-3), (200.0, 300.0)])
@@ -92,7 +123,7 @@ def test_matched_noise_keeps_its_bounds(lower, upper):
     rows = random_rows(40, seed=20)
     problem = sparse_problem(rows, seed=21)
     problem.likelihood.noise.restrict(lower, upper)
-    match_noise(problem.family, problem.likelihood, rows)
+    match_noise(problem.family, problem.likelihood, None, rows)
     assert lower < problem.likelihood.noise.value.item() < upper
 
 
@@ -102,8 +133,8 @@ def test_noise_of_any_scale_is_matched():
     small = sparse_problem(rows, mean="zero", seed=23)
     large = copy.deepcopy(small)
     large.family.kernel.amplitude.set(1e6 * small.family.kernel.amplitude.value)
-    match_noise(small.family, small.likelihood, rows)
-    match_noise(large.family, large.likelihood, Rows(rows.x, 1e3 * rows.y, rows.weight))
+    match_noise(small.family, small.likelihood, None, rows)
+    match_noise(large.family, large.likelihood, None, Rows(rows.x, 1e3 * rows.y, rows.weight))
     ratio = large.likelihood.noise.value / small.likelihood.noise.value
     assert ratio.item() == pytest.approx(1e6, rel=1e-3)
 

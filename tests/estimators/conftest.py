@@ -30,7 +30,7 @@ def new_rows() -> tuple[np.ndarray, np.ndarray]:
 @pytest.fixture(scope="session")
 def quick():
     """Makes sparse models that train in a blink: ``quick(covariance="none")``."""
-    return partial(SparseGPRegressor, n_inducing=20, max_epochs=20, random_state=0)
+    return partial(SparseGPRegressor, n_inducing=20, max_epochs=20, lr=0.01, random_state=0)
 
 
 METHODS = ("exact", "svgp", "ppgpr-chol", "ppgpr-mf", "ppgpr-delta", "map")

@@ -50,6 +50,30 @@ def test_it_goes_on_from_where_it_was(make, table):
     assert gp.history_[0]["loss"] == pytest.approx(fitted, abs=0.1)
 
 
+def test_a_trained_model_is_kept(quick, table):
+    """Neither the inducing points nor q(u) of a trained model are thrown away when a row arrives."""
+    gp = quick(max_epochs=60, lr=0.02, n_inducing=15).fit(*table)
+    before = gp.predict(table[0], return_std=True)
+    gp.set_params(max_epochs=0).partial_fit(*(part[:1] for part in table))
+    np.testing.assert_array_equal(np.stack(gp.predict(table[0], return_std=True)), np.stack(before))
+
+
+@pytest.mark.parametrize("change", [{"kernel": "rbf"}, {"mean": "zero"}, {"covariance": "diagonal"}])
+def test_parameters_that_shape_the_model_must_stay(change, quick, table):
+    gp = quick().fit(*table).set_params(**change)
+    with pytest.raises(ValueError, match="has changed since the model was fitted; call fit"):
+        gp.partial_fit(*table)
+
+
+def test_held_out_rows_stay_held_out(quick, table):
+    X, y = table
+    gp = quick(validation_fraction=0.2).fit(X[:80], y[:80])
+    apart = {tuple(row) for row in gp._fitted.held_out.x}
+    gp.partial_fit(X[80:], y[80:])
+    assert apart < {tuple(row) for row in gp._fitted.held_out.x}
+    assert not apart & {tuple(row) for row in gp._fitted.training.x}
+
+
 def test_a_buffer_may_be_used_again(make, table):
     X, y = table
     buffers = X[:60].copy(), y[:60].copy()
@@ -64,8 +88,8 @@ def test_weights_and_known_noise_are_kept(table):
     weight, alpha = np.linspace(1.0, 3.0, 120), np.linspace(4.0, 9.0, 120)
     gp = ExactGPRegressor(alpha=alpha[:60]).partial_fit(X[:60], y[:60], weight[:60])
     gp.set_params(alpha=alpha[60:]).partial_fit(X[60:], y[60:], weight[60:])
-    assert gp.noise_**2 == pytest.approx(alpha.mean())
-    assert gp._fitted.table.weight.sum() == pytest.approx(weight.sum())
+    assert gp.noise_**2 == pytest.approx(np.average(alpha, weights=weight))
+    assert gp._fitted.training.weight.sum() == pytest.approx(weight.sum())
 
 
 def test_other_tables_are_refused(make, table):

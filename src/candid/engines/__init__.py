@@ -1,7 +1,7 @@
 """How parameters move: one training loop for every method, and the parts it is made of."""
 
 from candid.engines.checkpoint import Checkpoint
-from candid.engines.closed_form import solve_weights, solve_weights_and_noise
+from candid.engines.closed_form import match_noise, solve_weights
 from candid.engines.initialise import fit_hyperparameters, place_points
 from candid.engines.loop import Plan, TrainingDiverged, train
 from candid.engines.machine import pick_device, threads
@@ -19,11 +19,11 @@ __all__ = [
     "Rows",
     "TrainingDiverged",
     "fit_hyperparameters",
+    "match_noise",
     "n_batches",
     "pick_device",
     "place_points",
     "solve_weights",
-    "solve_weights_and_noise",
     "threads",
     "train",
 ]

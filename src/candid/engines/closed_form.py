@@ -21,7 +21,7 @@ from candid.parameters import Hyperparameter
 from candid.priors import HyperPrior
 from candid.weights import optimal_weights
 
-__all__ = ["solve_weights", "solve_weights_and_noise"]
+__all__ = ["match_noise", "solve_weights"]
 
 CHUNK = 4096
 # A start needs no more rows than this, and should not take longer than the training.
@@ -72,28 +72,27 @@ def solve_weights(
 
 
 @torch.no_grad()
-def solve_weights_and_noise(
-    family: Inducing, likelihood: Gaussian, prior: HyperPrior | None, rows: Rows, beta: float = 1.0
+def match_noise(
+    family: Inducing, likelihood: Gaussian, prior: HyperPrior | None, rows: Rows, share: float = 1.0
 ) -> None:
-    """Set q(v) and a learned noise variance, in place, to the best ones for the ELBO with these inducing points.
+    """Move a learned noise variance, in place, to the best one for the ELBO with these inducing points.
 
     Hyper-parameters that were fitted to few rows know nothing of the error that M inducing points make on all rows.
     With q(v) at its optimum the bound depends on σ² alone (Titsias 2009); λ are the eigenvalues of Σ w a aᵀ, and p is
     Σ w a r in their basis:
 
         −½ [ N log 2πσ² + Σ log(1 + λ/σ²) + (Σ w r² − Σ p²/(σ² + λ) + Σ w c) / σ² ]
+
+    With a ``share`` below one, log σ² goes only that share of the way: objectives that count the residual c as spread
+    of the prediction need less noise than the ELBO, but more than few rows show.
     """
     noise = likelihood.noise
     if noise is None or noise.fixed:
-        solve_weights(family, likelihood, rows, beta)
         return
     sums = _gather(family, rows, lambda weight, residual, index: weight)
-    noise.set(
-        torch.tensor([[_best_noise(sums, output, rows.total, noise, prior) for output in range(len(sums.squares))]])
-    )
-    # Σ h a aᵀ for h = w/(βσ²)
-    variance = beta * noise.value.double().flatten()
-    family.weights.assign(*optimal_weights(sums.gram / variance[:, None, None], sums.projection / variance[:, None]))
+    outputs = range(len(sums.squares))
+    best = torch.tensor([[_best_noise(sums, output, rows.total, noise, prior) for output in outputs]])
+    noise.set(noise.value.double().cpu() ** (1 - share) * best.double() ** share)
 
 
 def _best_noise(sums: Statistics, output: int, total: float, noise: Hyperparameter, prior: HyperPrior | None) -> float:

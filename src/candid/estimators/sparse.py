@@ -14,10 +14,10 @@ from candid.engines import (
     Plan,
     Problem,
     fit_hyperparameters,
+    match_noise,
     n_batches,
     place_points,
     solve_weights,
-    solve_weights_and_noise,
 )
 from candid.estimators.base import GPRegressor, gp_estimator
 from candid.estimators.fitting import Setting
@@ -174,7 +174,7 @@ class SparseGPRegressor(GPRegressor):
         rows, made_of = setting.rows, self._composition()
         kernel, mean, likelihood, prior = self._parts(setting, seed)
         kept = self._kept(setting)
-        if self._warm and setting.start is None:
+        if self._warm and kept is None:
             time_left = setting.budget.left()
             share = None if time_left is None else WARM_SHARE * time_left
             fit_hyperparameters(kernel, mean, likelihood, prior, rows, WARM_ROWS, seed, time_budget=share)
@@ -183,10 +183,10 @@ class SparseGPRegressor(GPRegressor):
         family = Inducing(kernel, mean, points, weights, JITTER[rows.x.dtype]).to(rows.x)
         if kept is not None:
             weights.load_state_dict(kept.weights.state_dict())
-        elif self._warm and self.objective == "elbo":
-            solve_weights_and_noise(family, likelihood, prior, rows, max(self.beta, LEAST_BETA))
         elif self._warm:
-            solve_weights(family, likelihood, rows, max(self.beta, LEAST_BETA), residual_is_noise=True)
+            elbo = self.objective == "elbo"
+            match_noise(family, likelihood, prior, rows, share=1.0 if elbo else 0.5)
+            solve_weights(family, likelihood, rows, max(self.beta, LEAST_BETA), residual_is_noise=not elbo)
         return Problem(family, likelihood, made_of.objective, {"kl": self.beta}, prior)
 
     def _kept(self, setting: Setting) -> Inducing | None:
