@@ -109,8 +109,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """A problem at its starting point, or where ``setting.start`` has left off."""
 
     @abstractmethod
-    def _plan(self, n_rows: int, seed: int, continued: bool) -> Plan:
-        """How to train it; ``continued`` tells that it was trained before, on fewer rows."""
+    def _plan(self, setting: Setting, seed: int) -> Plan:
+        """How to train it."""
 
     def _check_table(self, table: Table) -> None:
         """Raise where this kind of model cannot take the table."""

@@ -110,9 +110,9 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
             checkpoint = checkpoint_of(estimator, training, [seed, restart, earlier, *_arrays(held_out)])
             if checkpoint is not None:
                 checkpoints.append(checkpoint)
-            problem = estimator._build(Setting(rows, inputs, earlier, restart, budget), seed + restart)
-            plan = estimator._plan(len(rows), seed + restart, continued=start is not None)
-            plan = replace(plan, time_budget=budget.left(), offset=offset)
+            setting = Setting(rows, inputs, earlier, restart, budget)
+            problem = estimator._build(setting, seed + restart)
+            plan = replace(estimator._plan(setting, seed + restart), time_budget=budget.left(), offset=offset)
             history = train(problem, rows, plan, held_out_rows, checkpoint, estimator.callbacks, progress)
             runs.append((_score(history, estimator.patience), problem, history))
     _, problem, history = min(runs, key=lambda run: run[0])

@@ -28,7 +28,7 @@ from candid.weights import WEIGHTS
 __all__ = ["SparseGPRegressor"]
 
 # Share of the kernel's diagonal at which factorisations start.
-JITTER = {torch.float32: 1e-5, torch.float64: 1e-8}
+JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
 # The warm start fits hyper-parameters to this many rows, in at most this share of the time.
 WARM_ROWS, WARM_SHARE = 600, 0.25
 # q(u) has a closed form for every β > 0, and takes this one for β = 0.
@@ -152,13 +152,14 @@ class SparseGPRegressor(GPRegressor):
 
     @property
     def _warm(self) -> bool:
-        """Whether training starts close to the optimum."""
+        """Whether a new model starts close to the optimum."""
         return not (isinstance(self.init, str) and self.init in ("kmeans", "random"))
 
-    def _plan(self, n_rows: int, seed: int, continued: bool) -> Plan:
-        close = self._warm and not continued
-        per_epoch = n_batches(n_rows, self.batch_size)
-        epochs = max(DEFAULT_EPOCHS, math.ceil((WARM_STEPS if close else COLD_STEPS) / per_epoch))
+    def _plan(self, setting: Setting, seed: int) -> Plan:
+        n_rows, kept = len(setting.rows), self._kept(setting) is not None
+        steps = WARM_STEPS if self._warm or kept else COLD_STEPS
+        epochs = max(DEFAULT_EPOCHS, math.ceil(steps / n_batches(n_rows, self.batch_size)))
+        close = self._warm and not kept
         rate = DEFAULT_RATE * min(max(n_rows / 10_000, 0.1), 1.0) if close else DEFAULT_RATE
         return Plan(
             steppers=self._composition().steppers,
