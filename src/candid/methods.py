@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 PPGPR = "Jankowiak, Pleiss, Gardner (2020), Parametric Gaussian process regressors"
+SVGP = "Hensman, Fusi, Lawrence (2013), Gaussian processes for big data"
 
 #: Which objectives a family can be trained with, and which likelihoods each pair supports.
 COMPATIBLE: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
@@ -95,10 +96,14 @@ class Method:
     published: Mapping[str, Any] = field(default_factory=dict)
     most_rows: int | None = None
 
+    @property
+    def source(self) -> str:
+        """Authors and year of the paper."""
+        return self.paper[: self.paper.index(")") + 1]
+
     def __str__(self) -> str:
         chosen = ", ".join(f"{name}={value!r}" for name, value in self.parameters.items())
-        source = self.paper[: self.paper.index(")") + 1]
-        facts = f"{', '.join(self.tasks)}; cost {self.cost}; {self.estimator}({chosen}); {source}"
+        facts = f"{', '.join(self.tasks)}; cost {self.cost}; {self.estimator}({chosen}); {self.source}"
         return f"{self.name:<12} {self.summary} [{facts}]"
 
 
@@ -118,11 +123,13 @@ PPGPR_PROTOCOL = MappingProxyType(
 )
 
 
-def _sparse(name: str, objective: str, covariance: str, summary: str, candid: Mapping, published: Mapping) -> Method:
+def _sparse(
+    name: str, objective: str, covariance: str, summary: str, candid: Mapping, published: Mapping, paper: str = PPGPR
+) -> Method:
     return Method(
         name=name,
         summary=summary,
-        paper=PPGPR,
+        paper=paper,
         cost="M²B + M³",
         made_of=inducing_points(objective, covariance),
         estimator="SparseGPRegressor",
@@ -138,7 +145,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
         for row in (
             Method(
                 name="exact",
-                summary="exact GP, hyper-parameters by the marginal likelihood; up to a few thousand rows",
+                summary="exact GP, fitted by the marginal likelihood; up to a few thousand rows",
                 paper="Rasmussen, Williams (2006), Gaussian processes for machine learning",
                 cost="N³",
                 made_of=EXACT,
@@ -162,6 +169,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 "stochastic variational GP: the evidence lower bound with a full q(u)",
                 {"beta": 1.0},
                 {"beta": 1.0},
+                paper=SVGP,
             ),
             _sparse(
                 "ppgpr-delta",

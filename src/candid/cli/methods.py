@@ -12,8 +12,8 @@ __all__ = ["methods"]
 
 def methods() -> None:
     """List the methods that --method and --methods accept."""
-    table = result_table("Methods", "name", "what it is", "for", "cost of a step", "published in", numbers=False)
+    table = result_table("Methods", "name", "what it is", "for", "cost", "published in", numbers=False)
     table.columns[0].no_wrap = True
     for row in all_methods():
-        table.add_row(*map(escape, (row.name, row.summary, ", ".join(row.tasks), row.cost, row.paper)))
+        table.add_row(*map(escape, (row.name, row.summary, ", ".join(row.tasks), row.cost, row.source)))
     output().print(table)
