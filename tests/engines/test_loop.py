@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from candid.engines import Checkpoint, Plan, TrainingDiverged, train
+from candid.engines import SCHEDULES, Checkpoint, Plan, TrainingDiverged, train
 from candid.engines import loop as loop_module
 from small_models import exact_problem, random_rows, sparse_problem
 
@@ -121,6 +121,21 @@ def test_the_time_budget_ends_training_within_an_epoch(ticking_clock):
     assert [record["step"] for record in history] == [5]
     assert history[0]["epoch"] == 1
     assert history[0]["seconds"] == 5.0
+
+
+def test_the_learning_rate_decays_over_the_time_that_there_is(ticking_clock):
+    """After eight of ten seconds four fifths of the schedule are done, however many steps were planned."""
+    history = train(problem(), ROWS, Plan({"all": "adam"}, 1000, 30, lr=1.0, schedule="cosine", time_budget=10.0))
+    assert [record["seconds"] for record in history] == [float(second) for second in range(1, 11)]
+    assert history[8]["lr"] == pytest.approx(SCHEDULES["cosine"](0.8))
+
+
+def test_families_are_refreshed_before_every_step(monkeypatch):
+    model = problem()
+    steps = []
+    monkeypatch.setattr(type(model.family), "refresh", lambda self, step: steps.append(step))
+    train(model, ROWS, Plan({"all": "adam"}, 2, 10))
+    assert steps == list(range(6))
 
 
 def test_the_time_budget_covers_what_is_resumed(ticking_clock, tmp_path):
