@@ -89,6 +89,13 @@ def test_only_engines_move_parameters(path):
     assert not lines or room_of(path) == "engines", f"backward or step is called on lines {lines}"
 
 
+@pytest.mark.parametrize("path", sorted((Path(__file__).parent / "oracles").glob("*.py")), ids=lambda path: path.stem)
+def test_oracles_do_not_use_what_they_judge(path):
+    """Comparisons with other libraries build our side from the helpers of the tests, and theirs without our code."""
+    used = imported_rooms(ast.parse(path.read_text(encoding="utf-8")), ("oracles",))
+    assert not used & {"linalg", "kernels", "families"}
+
+
 def test_all_forms_of_import_are_seen():
     assert rooms_seen_by("import candid.linalg") == {"linalg"}
     assert rooms_seen_by("from candid.weights.solve import optimal_weights") == {"weights"}
