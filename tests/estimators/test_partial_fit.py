@@ -50,9 +50,11 @@ def test_it_goes_on_from_where_it_was(make, table):
     assert gp.history_[0]["loss"] == pytest.approx(fitted, abs=0.1)
 
 
-def test_a_trained_model_is_kept(quick, table):
+@pytest.mark.parametrize("points", ["few", "given"])
+def test_a_trained_model_is_kept(points, quick, table):
     """Neither the inducing points nor q(u) of a trained model are thrown away when a row arrives."""
-    gp = quick(max_epochs=60, lr=0.02, n_inducing=15).fit(*table)
+    choice = {"n_inducing": 15} if points == "few" else {"init": table[0][:15]}
+    gp = quick(max_epochs=60, lr=0.02, **choice).fit(*table)
     before = gp.predict(table[0], return_std=True)
     gp.set_params(max_epochs=0).partial_fit(*(part[:1] for part in table))
     np.testing.assert_array_equal(np.stack(gp.predict(table[0], return_std=True)), np.stack(before))

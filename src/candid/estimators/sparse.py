@@ -193,10 +193,12 @@ class SparseGPRegressor(GPRegressor):
     def _kept(self, setting: Setting) -> Inducing | None:
         """The family whose points and q(v) training goes on with.
 
-        A model of few rows had few points; with more rows it may have more, and then starts from new ones.
+        A model of few rows had few points; with more rows it may have more, and then starts from new ones. Points that
+        the user gave are as many as they are.
         """
         family = setting.start.family if setting.start is not None else None
-        return family if isinstance(family, Inducing) and family.points.shape[-2] >= self.n_inducing else None
+        wanted = self.n_inducing if isinstance(self.init, str) else 1
+        return family if isinstance(family, Inducing) and family.points.shape[-2] >= wanted else None
 
     def _points(self, setting: Setting, seed: int) -> torch.Tensor:
         """Inducing points of each output, (P, M, D)."""
