@@ -7,6 +7,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 STAMPS := $(VENV)/.installed
 OUTPUT ?= candid-report
+# For example: make bench BENCH="run ppgpr/table3 --budget quick"
+BENCH  ?= speed --quick
 
 .PHONY: run test lint bench docs clean
 .SECONDARY:
@@ -31,7 +33,7 @@ lint: $(STAMPS)/test $(STAMPS)/lint
 	$(BIN)/pyright
 
 bench: $(STAMPS)/bench
-	$(BIN)/candid bench speed --quick
+	$(BIN)/candid bench $(BENCH)
 
 docs: $(STAMPS)/docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html

@@ -6,13 +6,21 @@ import torch
 from torch import Tensor
 
 from candid.engines import Problem, Rows
-from candid.families import Exact, Inducing, make_mean
+from candid.families import Decoupled, Exact, Inducing, Orthogonal, make_mean
 from candid.kernels import make_kernel
 from candid.likelihoods import Gaussian
 from candid.parameters import hyperparameters
 from candid.weights import WEIGHTS
 
-__all__ = ["exact_problem", "random_rows", "randomise", "separated_points", "sparse_problem"]
+__all__ = [
+    "decoupled_problem",
+    "exact_problem",
+    "orthogonal_problem",
+    "random_rows",
+    "randomise",
+    "separated_points",
+    "sparse_problem",
+]
 
 
 def random_rows(
@@ -77,6 +85,53 @@ def sparse_problem(
         jitter,
     )
     problem = Problem(family, likelihood, objective, {"kl": beta}).double()
+    randomise(problem, generator)
+    return problem
+
+
+def decoupled_problem(rows: Rows, weights: str = "diagonal", objective: str = "elbo", **options) -> Problem:
+    """Decoupled inducing points at random parameters, in float64; options as of :func:`two_bases`."""
+    return two_bases(Decoupled, rows, weights, objective, **options)
+
+
+def orthogonal_problem(rows: Rows, weights: str = "full", objective: str = "elbo", **options) -> Problem:
+    """Orthogonally decoupled bases at random parameters, in float64; options as of :func:`two_bases`."""
+    return two_bases(Orthogonal, rows, weights, objective, **options)
+
+
+def two_bases(
+    kind: type[Decoupled] | type[Orthogonal],
+    rows: Rows,
+    weights: str,
+    objective: str,
+    kernel: str = "matern52",
+    n_mean_points: int = 6,
+    n_points: int = 8,
+    beta: float = 1.0,
+    jitter: float = 0.0,
+    mean: str = "constant",
+    mean_points: Tensor | None = None,
+    points: Tensor | None = None,
+    known: Tensor | None = None,
+    seed: int = 0,
+) -> Problem:
+    """A family whose mean has points of its own, at random parameters."""
+    generator = torch.Generator().manual_seed(2000 + seed)
+    n_features, n_outputs = rows.x.shape[1], rows.y.shape[1]
+    if points is None:
+        points = separated_points(n_points, n_features, n_outputs, generator)
+    if mean_points is None:
+        # Off the grid of the others
+        mean_points = 0.8 * separated_points(n_mean_points, n_features, n_outputs, generator) + 0.3
+    family = kind(
+        make_kernel(kernel, n_features, batch_shape=(n_outputs,)),
+        make_mean(mean, n_features, n_outputs),
+        mean_points,
+        points,
+        WEIGHTS[weights](points.shape[-2], (n_outputs,)),
+        jitter,
+    )
+    problem = Problem(family, Gaussian(0.1, n_outputs, known), objective, {"kl": beta}).double()
     randomise(problem, generator)
     return problem
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["Batch", "Evaluation", "JointPrior", "Marginal"]
+__all__ = ["Batch", "Evaluation", "JointPrior", "LowRankPrior", "Marginal"]
 
 
 @dataclass(frozen=True)
@@ -62,3 +62,16 @@ class JointPrior:
 
     mean: Float[Tensor, "*#chains n p"]
     covariance: Float[Tensor, "*#chains p n n"]
+
+
+@dataclass(frozen=True)
+class LowRankPrior:
+    """Joint prior of the latent function as inducing points see it: f = mu + Aᵀv + e, with v ~ N(0, I), e ~ N(0, c).
+
+    AᵀA is the covariance that the inducing points explain; of what they do not explain, only the variances ``residual``
+    are known.
+    """
+
+    mean: Float[Tensor, "*#chains n p"]
+    features: Float[Tensor, "*#chains p m n"]  # A, the kernel's amplitude included
+    residual: Float[Tensor, "*#chains n p"]  # c

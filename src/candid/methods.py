@@ -13,6 +13,10 @@ from types import MappingProxyType
 from typing import Any
 
 __all__ = [
+    "BOUNDS",
+    "COLLAPSED",
+    "COLLAPSED_MOST_ROWS",
+    "DECOUPLED",
     "EXACT",
     "METHODS",
     "Composition",
@@ -27,12 +31,28 @@ __all__ = [
 
 PPGPR = "Jankowiak, Pleiss, Gardner (2020), Parametric Gaussian process regressors"
 SVGP = "Hensman, Fusi, Lawrence (2013), Gaussian processes for big data"
+SGPR = "Titsias (2009), Variational learning of inducing variables in sparse Gaussian processes"
+FITC = "Snelson, Ghahramani (2006), Sparse Gaussian processes using pseudo-inputs"
+BSGP = "Rossi, Heinonen, Bonilla, Shen, Filippone (2021), Sparse Gaussian processes revisited"
+ROBUST = "Knoblauch (2019), Robust deep Gaussian processes"
+OD = "Salimbeni, Cheng, Boots, Deisenroth (2018), Orthogonally decoupled variational Gaussian processes"
+DC = "Zhu, Wu, Maus, Gardner, Bindel (2023), Variational Gaussian processes with decoupled conditionals"
+
+#: Row objectives that are lower bounds of an evidence: q(u) may follow natural gradients.
+BOUNDS = ("elbo", "vfitc", "fitc_elbo")
+#: Objectives of all rows at once, with q(u) in closed form.
+COLLAPSED = ("sgpr", "fitc")
+#: Which family the estimators' parameter ``decouple`` stands for.
+DECOUPLED: Mapping[str | None, str] = MappingProxyType(
+    {None: "inducing", "inducing": "decoupled", "orthogonal": "orthogonal"}
+)
 
 #: Which objectives a family can be trained with, and which likelihoods each pair supports.
 COMPATIBLE: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
     {
-        ("inducing", "elbo"): ("gaussian",),
-        ("inducing", "predictive"): ("gaussian",),
+        **{(family, bound): ("gaussian",) for family in DECOUPLED.values() for bound in BOUNDS},
+        **{(family, score): ("gaussian",) for family in DECOUPLED.values() for score in ("predictive", "robust")},
+        **{("inducing", objective): ("gaussian",) for objective in COLLAPSED},
         ("exact", "marginal_likelihood"): ("gaussian",),
     }
 )
@@ -51,14 +71,41 @@ class Composition:
     steppers: Mapping[str, str]
 
 
+# Rows whose features fit into memory, several times over, at a few hundred inducing points.
+COLLAPSED_MOST_ROWS = 100_000
+
 #: How an exact GP is made.
 EXACT = Composition("exact", None, "marginal_likelihood", {"all": "lbfgs"})
 
 
-def inducing_points(objective: str, covariance: str) -> Composition:
-    """How a GP with inducing points is made, for a covariance of q(u) that is "none", "diagonal" or "full"."""
+def inducing_points(
+    objective: str, covariance: str = "full", decouple: str | None = None, optimizer: str = "auto"
+) -> Composition:
+    """How a GP with inducing points is made.
+
+    Parameters
+    ----------
+    objective : str
+    covariance : {"none", "diagonal", "full"}
+        Covariance of q(u).
+    decouple : {None, "inducing", "orthogonal"}
+        Whether the mean has inducing points of its own.
+    optimizer : {"auto", "adam", "natural"}
+        How q(u) moves. "auto": along natural gradients where they are defined, which is for a full covariance of the
+        points that mean and variance share, and lower bounds of an evidence.
+    """
+    family = DECOUPLED[decouple]
+    if objective in COLLAPSED:
+        return Composition(family, "solved", objective, {"all": "lbfgs"})
+    natural = family == "inducing" and covariance == "full" and objective in BOUNDS
+    if optimizer == "natural" and not natural:
+        raise ValueError(
+            "natural gradients are for a full covariance of q(u), without decoupling, and an objective that bounds an "
+            f"evidence ({', '.join(BOUNDS)}); use optimizer='adam'"
+        )
+    stepper = "natural" if natural and optimizer != "adam" else "adam"
     weights = "delta" if covariance == "none" else covariance
-    return Composition("inducing", weights, objective, {"all": "adam"})
+    return Composition(family, weights, objective, {"weights": stepper, "rest": "adam"})
 
 
 @dataclass(frozen=True)
@@ -116,88 +163,154 @@ PPGPR_PROTOCOL = MappingProxyType(
         "init": "kmeans",
         "batch_size": 1000,
         "max_epochs": 400,
+        "optimizer": "adam",
         "lr": 0.01,
+        "q_lr": 0.01,
         "schedule": "step",
         "standardize": True,
     }
 )
+# Published without stochastic optimisation: L-BFGS on all rows.
+COLLAPSED_PROTOCOL = MappingProxyType(
+    {"kernel": "matern52", "mean": "zero", "n_inducing": 1000, "init": "kmeans", "standardize": True}
+)
 
 
 def _sparse(
-    name: str, objective: str, covariance: str, summary: str, candid: Mapping, published: Mapping, paper: str = PPGPR
+    name: str,
+    summary: str,
+    parameters: Mapping[str, Any],
+    candid: Mapping[str, Any],
+    published: Mapping[str, Any],
+    paper: str = PPGPR,
 ) -> Method:
+    collapsed = parameters["objective"] in COLLAPSED
     return Method(
         name=name,
         summary=summary,
         paper=paper,
-        cost="M²B + M³",
-        made_of=inducing_points(objective, covariance),
+        cost="M²N" if collapsed else "M²B + M³",
+        made_of=inducing_points(**parameters),
         estimator="SparseGPRegressor",
-        parameters={"objective": objective, "covariance": covariance},
+        parameters=parameters,
         candid=candid,
-        published={**PPGPR_PROTOCOL, **published},
+        published={**(COLLAPSED_PROTOCOL if collapsed else PPGPR_PROTOCOL), **published},
+        most_rows=COLLAPSED_MOST_ROWS if collapsed else None,
     )
 
 
-METHODS: Mapping[str, Method] = MappingProxyType(
-    {
-        row.name: row
-        for row in (
-            Method(
-                name="exact",
-                summary="exact GP, fitted by the marginal likelihood; up to a few thousand rows",
-                paper="Rasmussen, Williams (2006), Gaussian processes for machine learning",
-                cost="N³",
-                made_of=EXACT,
-                estimator="ExactGPRegressor",
-                parameters={},
-                published={"kernel": "matern52", "mean": "zero"},
-                most_rows=5000,
-            ),
-            _sparse(
-                "map",
-                "elbo",
-                "none",
-                "inducing points with point estimates of their values",
-                {"beta": 1.0},
-                {"beta": 1.0},
-            ),
-            _sparse(
-                "svgp",
-                "elbo",
-                "full",
-                "stochastic variational GP: the evidence lower bound with a full q(u)",
-                {"beta": 1.0},
-                {"beta": 1.0},
-                paper=SVGP,
-            ),
-            _sparse(
-                "ppgpr-delta",
-                "predictive",
-                "none",
-                "parametric GP regressor with point estimates of the inducing values",
-                {"beta": 0.2},
-                {"beta": 1.0},
-            ),
-            _sparse(
-                "ppgpr-mf",
-                "predictive",
-                "diagonal",
-                "parametric GP regressor with a diagonal q(u)",
-                {"beta": 0.2},
-                {"beta": 0.05},
-            ),
-            _sparse(
-                "ppgpr-chol",
-                "predictive",
-                "full",
-                "parametric GP regressor: the predictive log-likelihood with a full q(u)",
-                {"beta": 0.2},
-                {"beta": 0.05},
-            ),
-        )
-    }
+ROWS = (
+    Method(
+        name="exact",
+        summary="exact GP, fitted by the marginal likelihood; up to a few thousand rows",
+        paper="Rasmussen, Williams (2006), Gaussian processes for machine learning",
+        cost="N³",
+        made_of=EXACT,
+        estimator="ExactGPRegressor",
+        parameters={},
+        published={"kernel": "matern52", "mean": "zero"},
+        most_rows=5000,
+    ),
+    _sparse(
+        "sgpr",
+        "inducing points with q(u) in closed form: the collapsed bound of all rows",
+        {"objective": "sgpr"},
+        {},
+        {},
+        paper=SGPR,
+    ),
+    _sparse(
+        "fitc",
+        "inducing points with noise of their own in each row: the FITC marginal likelihood",
+        {"objective": "fitc"},
+        {},
+        {},
+        paper=FITC,
+    ),
+    _sparse(
+        "map",
+        "inducing points with point estimates of their values",
+        {"objective": "elbo", "covariance": "none"},
+        {"beta": 1.0},
+        {"beta": 1.0},
+    ),
+    _sparse(
+        "svgp",
+        "stochastic variational GP: the evidence lower bound with a full q(u)",
+        {"objective": "elbo", "covariance": "full"},
+        {"beta": 1.0},
+        {"beta": 1.0},
+        paper=SVGP,
+    ),
+    _sparse(
+        "gamma-robust",
+        "svgp with a score that trusts outliers less than the log-likelihood does",
+        {"objective": "robust", "covariance": "full"},
+        {"beta": 1.0, "gamma": 1.03},
+        {"beta": 1.0, "gamma": 1.03},
+        paper=ROBUST,
+    ),
+    _sparse(
+        "vfitc",
+        "variational FITC: what the inducing points cannot explain counts as noise",
+        {"objective": "vfitc", "covariance": "full"},
+        {"beta": 0.3},
+        {"beta": 0.3},
+    ),
+    _sparse(
+        "fitc-svgp",
+        "stochastic FITC with a bound on both parts of the latent variance",
+        {"objective": "fitc_elbo", "covariance": "full"},
+        {"beta": 1.0},
+        {"beta": 1.0},
+        paper=BSGP,
+    ),
+    _sparse(
+        "od-svgp",
+        "svgp with a second, orthogonal set of inducing points for the mean",
+        {"objective": "elbo", "covariance": "full", "decouple": "orthogonal"},
+        {"beta": 1.0},
+        {"beta": 0.3},
+        paper=OD,
+    ),
+    _sparse(
+        "ppgpr-delta",
+        "parametric GP regressor with point estimates of the inducing values",
+        {"objective": "predictive", "covariance": "none"},
+        {"beta": 0.2},
+        {"beta": 1.0},
+    ),
+    _sparse(
+        "ppgpr-mf",
+        "parametric GP regressor with a diagonal q(u)",
+        {"objective": "predictive", "covariance": "diagonal"},
+        {"beta": 0.2},
+        {"beta": 0.05},
+    ),
+    _sparse(
+        "ppgpr-chol",
+        "parametric GP regressor: the predictive log-likelihood with a full q(u)",
+        {"objective": "predictive", "covariance": "full"},
+        {"beta": 0.2},
+        {"beta": 0.05},
+    ),
+    _sparse(
+        "ppgpr-mfd",
+        "ppgpr-mf with inducing points of their own for mean and variance",
+        {"objective": "predictive", "covariance": "diagonal", "decouple": "inducing"},
+        {"beta": 0.2},
+        {"beta": 0.05},
+    ),
+    _sparse(
+        "od-ppgpr",
+        "ppgpr-chol with a second, orthogonal set of inducing points for the mean",
+        {"objective": "predictive", "covariance": "full", "decouple": "orthogonal"},
+        {"beta": 0.2},
+        {"beta": 0.05},
+        paper=DC,
+    ),
 )
+METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in ROWS})
 
 
 class MethodTable(tuple[Method, ...]):

@@ -6,54 +6,97 @@ import numpy as np
 import pytest
 import torch
 
-from candid.bench import Case, default_cases, measure
+from candid.bench import Goal, default_goals, measure
 from candid.bench import contenders as contenders_room
-from candid.bench.case import Sample
-from candid.bench.contenders import gpytorch_contender, our_contender
-from candid.bench.timing import interleaved_medians
+from candid.bench.case import Case, Sample
+from candid.bench.contenders import ACTIVITIES, gpytorch_action, our_action
+from candid.bench.speed import Measurement, all_goals, machine_rate
+from candid.bench.timing import Stopwatch, interleaved_medians
+from candid.methods import METHODS
 
-CASES = [Case(method, n_inducing=12, n_features=3, batch_size=40) for method in ("svgp", "ppgpr-chol", "ppgpr-mf")]
+TIMED = [name for name in ("svgp", "ppgpr-chol", "ppgpr-mf", "ppgpr-delta", "ppgpr-mfd") if name in METHODS]
+CASES = {method: Case(method, n_inducing=12, n_features=3, batch_size=40) for method in TIMED}
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.method)
-def test_both_sides_compute_the_same(case):
+@pytest.mark.parametrize("method", TIMED)
+def test_both_sides_take_the_same_steps(method):
+    case = CASES[method]
     sample = Sample.draw(case, n_new=30)
-    ours, theirs = our_contender(case, sample), gpytorch_contender(case, sample)
-    assert theirs is not None
+    losses = [
+        [step() for _ in range(20)] for step in (act("step", case, sample) for act in (our_action, gpytorch_action))
+    ]
     # GPyTorch starts q(u) at the prior with 0.001 of noise, and adds a jitter of 1e-4.
-    for (mean, variance), (foreign_mean, foreign_variance) in zip(
-        [ours.predictions["float32"](), ours.predictions["float64"]()],
-        2 * [theirs.predictions["float32"]()],
-        strict=True,
-    ):
-        torch.testing.assert_close(mean.squeeze(-1).float(), foreign_mean, atol=0.02, rtol=0)
-        torch.testing.assert_close(variance.squeeze(-1).float(), foreign_variance, atol=0.02, rtol=0)
-    losses = [[contender.step() for _ in range(20)] for contender in (ours, theirs)]
     assert losses[0][0] == pytest.approx(losses[1][0], rel=0.01)
     assert losses[0][-1] == pytest.approx(losses[1][-1], rel=0.01)
     assert losses[0][-1] < losses[0][0]
 
 
+@pytest.mark.parametrize("activity", ["predict32", "predict64"])
+@pytest.mark.parametrize("method", TIMED)
+def test_both_sides_predict_the_same(method, activity):
+    case = CASES[method]
+    sample = Sample.draw(case, n_new=30)
+    mean, variance = our_action(activity, case, sample)()
+    foreign_mean, foreign_variance = gpytorch_action(activity, case, sample)()
+    assert mean.dtype == {"predict32": torch.float32, "predict64": torch.float64}[activity]
+    torch.testing.assert_close(mean.squeeze(-1).float(), foreign_mean, atol=0.02, rtol=0)
+    torch.testing.assert_close(variance.squeeze(-1).float(), foreign_variance, atol=0.02, rtol=0)
+
+
+def test_one_row_through_predictor_and_estimator():
+    case = CASES["ppgpr-chol"]
+    sample = Sample.draw(case, n_new=5)
+    latent_mean, latent_variance = our_action("row", case, sample)()
+    mean, std = our_action("row_estimator", case, sample)()
+    assert latent_mean.shape == (1, 1)
+    assert float(latent_mean) == pytest.approx(mean.item(), rel=1e-9)
+    assert float(latent_variance) < std.item() ** 2
+    assert gpytorch_action("row", case, sample)()[0].shape == (1,)
+
+
 def test_measurements_without_gpytorch(monkeypatch):
     monkeypatch.setattr(contenders_room, "find_spec", lambda name: None)
-    (entry,) = measure(CASES[:1], repeats=1, n_new=5)
-    assert entry.step_gpytorch is None
-    assert entry.predict_gpytorch is None
-    assert min(entry.step, entry.predict32, entry.predict64, entry.gemm_rate) > 0
+    (entry,) = measure([Goal("predict64", CASES["svgp"], 3.0)], repeats=1, n_new=5)
+    assert entry.gpytorch is None
+    assert entry.ratio is None
+    assert not entry.reached
+    assert min(entry.ours, entry.gemm_rate, entry.flops) > 0
 
 
 def test_measurements_with_gpytorch():
     told = []
-    (entry,) = measure(CASES[1:2], repeats=1, n_new=5, tell=told.append)
-    assert entry.step_gpytorch is not None
-    assert entry.step_gpytorch > 0
+    (entry,) = measure([Goal("step", CASES["ppgpr-chol"])], repeats=1, n_new=5, tell=told.append)
+    assert entry.gpytorch > 0
+    assert entry.ratio == pytest.approx(entry.gpytorch / entry.ours)
     assert "ppgpr-chol" in told[0]
 
 
-def test_flops_of_a_step():
+def test_ratios_targets_and_limits():
+    goal = Goal("step", Case("svgp", 1000, 26), 2.8)
+    entry = Measurement(goal, ours=0.1, gpytorch=0.3, flops=5e9, gemm_rate=1e11)
+    assert entry.ratio == pytest.approx(3.0)
+    assert entry.reached
+    assert not Measurement(goal, 0.1, 0.27, 5e9, 1e11).reached
+    assert entry.limit(1e11) == pytest.approx(0.05)
+    double = Measurement(Goal("predict64", goal.case), 0.1, 0.3, None, 4e10)
+    assert double.limit(4e10) is None
+    assert machine_rate([entry, double], torch.float32) == 1e11
+    assert machine_rate([entry, double], torch.float64) == 4e10
+
+
+def test_flops():
     # At M = B = 1000, D = 26: 10 or 4 GF with the batch, 2.3 GF for the cubic part, 0.26 GF for distances.
-    assert Case("svgp", 1000, 26).flops() == pytest.approx(12.59e9, rel=1e-3)
-    assert Case("ppgpr-mf", 1000, 26).flops() == pytest.approx(6.59e9, rel=1e-3)
+    assert Case("svgp", 1000, 26).step_flops() == pytest.approx(12.59e9, rel=1e-3)
+    assert Case("ppgpr-mf", 1000, 26).step_flops() == pytest.approx(6.59e9, rel=1e-3)
+    # For 2000 rows two triangles of M²n, and 2 MnD for distances.
+    assert Case("ppgpr-chol", 1000, 26).predict_flops(2000) == pytest.approx(4.104e9, rel=1e-3)
+    assert Case("ppgpr-mf", 1000, 26).predict_flops(2000) == pytest.approx(2.104e9, rel=1e-3)
+
+
+@pytest.mark.skipif("ppgpr-mfd" not in METHODS, reason="the method is not in the table")
+def test_points_of_the_mean_cost_no_products_with_the_batch():
+    # 6.59 GF for the variance, 2.59 GF for the mean.
+    assert Case("ppgpr-mfd", 1000, 26).step_flops() == pytest.approx(9.19e9, rel=1e-3)
 
 
 def test_contenders_take_turns():
@@ -62,12 +105,35 @@ def test_contenders_take_turns():
     assert calls == ["a", "b", "a", "b", "a", "b", "a", "b"]
 
 
-def test_default_sizes():
-    assert {case.n_inducing for case in default_cases(quick=True)} == {100, 300}
-    assert {case.n_inducing for case in default_cases()} == {100, 300, 1000}
+def test_a_stopwatch_counts_only_while_it_runs(monkeypatch):
+    times = iter([10.0, 12.0, 20.0, 21.0, 24.0])
+    monkeypatch.setattr("candid.bench.timing.time.perf_counter", lambda: next(times))
+    watch = Stopwatch()
+    assert watch.seconds == 0
+    watch.start()
+    watch.stop()
+    assert watch.seconds == 2.0
+    watch.start()
+    assert watch.seconds == 3.0
+    watch.stop()
+    assert watch.seconds == 6.0
+
+
+def test_default_goals():
+    sizes = {goal.case.n_inducing for goal in default_goals()}
+    assert sizes == {100, 300, 1000}
+    assert {goal.case.n_inducing for goal in default_goals(quick=True)} == {100, 300}
+    assert {goal.activity for goal in default_goals()} == set(ACTIVITIES)
+    targets = {(goal.activity, goal.case.method, goal.case.n_inducing): goal.times for goal in default_goals()}
+    assert targets["step", "ppgpr-chol", 1000] == 2.8
+    assert targets["step", "svgp", 100] == 2.5
+    assert targets["row", "ppgpr-chol", 1000] == 10
+    own = all_goals([6, 9], 2, 20)
+    assert {goal.case.n_inducing for goal in own} == {6, 9}
+    assert {goal.times for goal in own} == {None}
 
 
 def test_sample_is_shared_and_repeatable():
-    first, second = (Sample.draw(CASES[0], n_new=4) for _ in range(2))
+    first, second = (Sample.draw(CASES["svgp"], n_new=4) for _ in range(2))
     np.testing.assert_array_equal(first.points, second.points)
     assert first.new_x.shape == (4, 3)

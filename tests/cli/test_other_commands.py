@@ -1,8 +1,7 @@
-"""``candid methods``, ``info`` and ``bench``, and what the commands share."""
+"""``candid methods`` and ``info``, and what the commands share."""
 
 from __future__ import annotations
 
-import re
 import warnings
 
 import pytest
@@ -10,7 +9,6 @@ import typer
 from typer.testing import CliRunner
 
 import candid as library
-from candid.bench import contenders
 from candid.cli.console import OneLineErrors, collected_warnings
 
 
@@ -33,35 +31,6 @@ def test_info(candid, monkeypatch, tmp_path):
     result = candid("info")
     assert result.exit_code == 0, result.output
     assert "is not a directory" in " ".join(result.stdout.split())
-
-
-def test_bench_list(candid):
-    result = candid("bench", "list")
-    assert result.exit_code == 0
-    assert "speed" in result.stdout
-
-
-def test_bench_speed(candid):
-    result = candid("bench", "speed", "--inducing", "6,9", "--features", 2, "--batch-size", 20, "--repeats", 1)
-    assert result.exit_code == 0, result.output
-    for method in ("svgp", "ppgpr-chol", "ppgpr-mf"):
-        assert len(re.findall(rf"{method} +│ +[69] ", result.stdout)) == 4
-    assert "GF/s" in result.stdout
-    assert re.search(r"\d×", result.stdout)
-
-
-def test_bench_speed_without_gpytorch(candid, monkeypatch):
-    monkeypatch.setattr(contenders, "find_spec", lambda name: None)
-    result = candid("bench", "speed", "--inducing", "6", "--features", 2, "--batch-size", 20, "--repeats", 1)
-    assert result.exit_code == 0, result.output
-    assert "GPyTorch is not installed" in result.stdout
-    assert not re.search(r"\d×", result.stdout)
-
-
-def test_bench_speed_refuses_nonsense(candid):
-    result = candid("bench", "speed", "--inducing", "ten")
-    assert result.exit_code == 2
-    assert result.stderr.startswith("Error: --inducing takes")
 
 
 def test_only_expected_errors_are_shortened():

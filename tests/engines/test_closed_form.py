@@ -10,14 +10,18 @@ import pytest
 import torch
 
 from candid.engines import Rows, closed_form, match_noise, solve_weights
+from candid.families import Decoupled, basis
 from candid.priors import LogNormal, attach
-from small_models import random_rows, sparse_problem
+from small_models import decoupled_problem, orthogonal_problem, random_rows, sparse_problem
+
+BUILDERS = [sparse_problem, decoupled_problem, orthogonal_problem]
 
 
+@pytest.mark.parametrize("build", BUILDERS)
 @pytest.mark.parametrize("weights", ["full", "diagonal", "delta"])
-def test_solving_in_chunks_is_solving_at_once(weights, monkeypatch):
+def test_solving_in_chunks_is_solving_at_once(build, weights, monkeypatch):
     rows = random_rows(50, n_outputs=2, seed=6, weighted=True)
-    once = sparse_problem(rows, weights, seed=7)
+    once = build(rows, weights, seed=7)
     chunked = copy.deepcopy(once)
     solve_weights(once.family, once.likelihood, rows)
     monkeypatch.setattr(closed_form, "CHUNK", 7)
@@ -26,13 +30,38 @@ def test_solving_in_chunks_is_solving_at_once(weights, monkeypatch):
         torch.testing.assert_close(one, other)
 
 
-def test_solving_touches_nothing_but_q():
+@pytest.mark.parametrize(
+    ("build", "expected"),
+    [
+        (sparse_problem, {"weights.mean", "weights.lower"}),
+        (decoupled_problem, {"mean_weights.mean", "weights.log_scale"}),
+        (orthogonal_problem, {"directions", "weights.mean", "weights.lower"}),
+    ],
+)
+def test_solving_touches_nothing_but_weights(build, expected):
     rows = random_rows(30, seed=8)
-    problem = sparse_problem(rows, seed=9)
+    problem = build(rows, seed=9)
     before = copy.deepcopy(problem.state_dict())
     solve_weights(problem.family, problem.likelihood, rows)
     changed = {name for name, tensor in problem.state_dict().items() if not torch.equal(tensor, before[name])}
-    assert changed == {"family.weights.mean", "family.weights.lower"}
+    assert changed == {f"family.{name}" for name in expected}
+
+
+@pytest.mark.parametrize("build", BUILDERS)
+def test_kernel_matrices_are_factorised_once(build, monkeypatch):
+    """However many chunks there are."""
+    rows = random_rows(50, seed=30)
+    problem = build(rows, seed=31)
+    counts = []
+    for chunk in (50, 5):
+        seen = []
+        original = basis.cholesky
+        monkeypatch.setattr(basis, "cholesky", lambda *a, seen=seen, original=original: seen.append(a) or original(*a))
+        monkeypatch.setattr(closed_form, "CHUNK", chunk)
+        solve_weights(problem.family, problem.likelihood, rows)
+        monkeypatch.setattr(basis, "cholesky", original)
+        counts.append(len(seen))
+    assert 0 < counts[0] == counts[1] <= 2
 
 
 def test_solving_in_single_precision_is_done_in_double():
@@ -47,26 +76,33 @@ def test_solving_in_single_precision_is_done_in_double():
     torch.testing.assert_close(single.family.weights.mean, double.family.weights.mean.float(), rtol=1e-6, atol=1e-6)
 
 
-def collapsed_bound(problem, rows, variance: float) -> float:
-    """Titsias' bound of the present inducing points, from the dense N×N formula."""
+@torch.no_grad()
+def collapsed_bound(problem, rows, variances) -> np.ndarray:
+    """log N(r; 0, ΦᵀΦ + σ²I) − tr(c)/(2σ²) from the dense N×N formula, for each σ²."""
     family = problem.family
-    amplitude, _ = family.kernel.split()
-    features, diagonal = family.features(rows.x)
-    q = (amplitude[:, None, None] * features.mT @ features)[0].detach().numpy()
-    residual = (amplitude * diagonal)[0].sum().item() - np.trace(q)
-    r = (rows.y - family.mean(rows.x))[:, 0].detach().numpy()
-    covariance = q + variance * np.eye(len(r))
-    _, log_det = np.linalg.slogdet(covariance)
-    return -0.5 * (len(r) * math.log(2 * math.pi) + log_det + r @ np.linalg.solve(covariance, r) + residual / variance)
+    kernel, both = family.kernel, [family.points[0]]
+    cross = kernel(family.points, rows.x)
+    explained = (cross.mT @ torch.linalg.inv(kernel(family.points)) @ cross)[0]
+    residual = (kernel.diagonal(rows.x)[0] - explained.diagonal()).sum().item()
+    if hasattr(family, "mean_points"):
+        # The functions of the mean are those at Zμ, or at Zμ and Zσ.
+        both = [family.mean_points[0]] if isinstance(family, Decoupled) else [*both, family.mean_points[0]]
+    points = torch.cat(both).unsqueeze(0)
+    cross = kernel(points, rows.x)
+    values, basis = np.linalg.eigh((cross.mT @ torch.linalg.inv(kernel(points)) @ cross)[0].numpy())
+    projected = (basis.T @ (rows.y - family.mean(rows.x))[:, 0].numpy()) ** 2
+    total = np.maximum(values, 0) + np.asarray(variances)[:, None]
+    return -0.5 * (np.log(2 * np.pi * total) + projected / total).sum(1) - 0.5 * residual / np.asarray(variances)
 
 
-def test_matched_noise_maximises_the_collapsed_bound():
+@pytest.mark.parametrize("build", BUILDERS)
+def test_matched_noise_maximises_the_collapsed_bound(build):
     rows = random_rows(60, seed=12)
-    problem = sparse_problem(rows, n_points=6, seed=13)
+    problem = build(rows, n_points=6, seed=13)
     match_noise(problem.family, problem.likelihood, None, rows)
     found = problem.likelihood.noise.value.item()
     grid = np.exp(np.linspace(math.log(1e-5), math.log(50.0), 4001))
-    best = grid[np.argmax([collapsed_bound(problem, rows, variance) for variance in grid])]
+    best = grid[np.argmax(collapsed_bound(problem, rows, grid))]
     assert found == pytest.approx(best, rel=5e-3)
 
 
@@ -139,10 +175,11 @@ def test_noise_of_any_scale_is_matched():
     assert ratio.item() == pytest.approx(1e6, rel=1e-3)
 
 
-def test_residual_as_noise_maximises_the_fitc_objective():
-    # The FITC variant: log N(r; 0, c + σ²) − s/(2(c + σ²)) − KL/N, at the q(v) that solve_weights finds.
+@pytest.mark.parametrize("build", BUILDERS)
+def test_residual_as_noise_maximises_the_fitc_objective(build):
+    # The FITC variant: log N(r; 0, c + σ²) − s/(2(c + σ²)) − KL/N, at the weights that solve_weights finds.
     rows = random_rows(50, seed=18)
-    problem = sparse_problem(rows, n_points=6, seed=19)
+    problem = build(rows, "full", n_points=6, seed=19)
     solve_weights(problem.family, problem.likelihood, rows, beta=0.3, residual_is_noise=True)
     evaluation = problem.family.evaluate(rows.whole())
     marginal = evaluation.marginal
@@ -150,10 +187,23 @@ def test_residual_as_noise_maximises_the_fitc_objective():
     terms = -0.5 * (noise.log() + ((rows.y - marginal.mean).square() + marginal.spread) / noise)
     loss = -terms.mean() + 0.3 * evaluation.penalties["kl"] / rows.total
     gradients = torch.autograd.grad(loss, problem.family.weight_parameters())
-    assert (
-        max(
-            float(gradient.tril().abs().max()) if gradient.dim() > 2 else float(gradient.abs().max())
-            for gradient in gradients
-        )
-        < 1e-8
-    )
+    assert max(float((g.tril() if g.dim() > 2 else g).abs().max()) for g in gradients) < 1e-8
+
+
+@pytest.mark.parametrize("size", [1, 200, 300, 517])
+def test_symmetric_products(size, draw):
+    features = draw(2, size, 9)
+    torch.testing.assert_close(closed_form._gram(features), features @ features.mT)
+
+
+def test_mean_points_on_points_of_the_variance_are_solved():
+    """Their orthogonal functions are zero: any coefficients will do, but they must be finite."""
+    rows = random_rows(30, seed=32)
+    points = rows.x[:6].unsqueeze(0)
+    problem = orthogonal_problem(rows, points=points, mean_points=points, jitter=1e-8, seed=33)
+    plain = sparse_problem(rows, points=points, jitter=1e-8, seed=33)
+    plain.load_state_dict({name: problem.state_dict()[name] for name in plain.state_dict()})
+    for either in (problem, plain):
+        solve_weights(either.family, either.likelihood, rows)
+    found, expected = (each.family.predictor().marginal(rows.x).mean for each in (problem, plain))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)

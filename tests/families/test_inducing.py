@@ -120,7 +120,12 @@ def test_weight_parameters_are_those_of_q():
     assert {id(p) for p in problem.family.weight_parameters()} == {id(p) for p in problem.family.weights.parameters()}
 
 
-def test_an_inducing_family_has_no_joint_prior():
-    rows = random_rows(10)
-    with pytest.raises(TypeError, match="use it with a row objective"):
-        sparse_problem(rows).family.prior(rows.whole())
+def test_the_joint_prior_is_what_the_points_explain_and_the_rest_of_the_diagonal():
+    rows = random_rows(10, n_outputs=2, seed=11)
+    family = sparse_problem(rows, n_points=4, mean="linear", seed=12).family
+    prior, kernel = family.prior(rows.whole()), family.kernel
+    cross = kernel(family.points, rows.x)
+    explained = cross.mT @ torch.linalg.inv(kernel(family.points)) @ cross
+    torch.testing.assert_close(prior.mean, family.mean(rows.x))
+    torch.testing.assert_close(prior.features.mT @ prior.features, explained)
+    torch.testing.assert_close(prior.residual.mT, kernel.diagonal(rows.x) - explained.diagonal(dim1=-2, dim2=-1))

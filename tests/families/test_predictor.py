@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from candid.families import predictor_from_spec
-from small_models import exact_problem, random_rows, sparse_problem
+from small_models import decoupled_problem, exact_problem, orthogonal_problem, random_rows, sparse_problem
 
 MODELS = {
     "full": lambda rows: sparse_problem(rows, "full", seed=1),
@@ -14,6 +14,10 @@ MODELS = {
     "delta": lambda rows: sparse_problem(rows, "delta", mean="linear", seed=3),
     "sum of kernels": lambda rows: sparse_problem(rows, "full", kernel="rbf + matern32", mean="zero", seed=4),
     "exact": lambda rows: exact_problem(rows, seed=5),
+    "decoupled": lambda rows: decoupled_problem(rows, "diagonal", seed=13),
+    "decoupled full": lambda rows: decoupled_problem(rows, "full", n_mean_points=9, n_points=4, seed=14),
+    "orthogonal": lambda rows: orthogonal_problem(rows, "full", seed=15),
+    "orthogonal sum of kernels": lambda rows: orthogonal_problem(rows, "diagonal", kernel="rbf + matern32", seed=16),
 }
 NEW = random_rows(7, n_features=2, seed=6).x
 
@@ -23,14 +27,23 @@ def predictor(request):
     return request.param(random_rows(12, n_features=2, n_outputs=2, seed=7)).family.predictor()
 
 
-def test_a_family_and_its_predictor_agree():
+@pytest.mark.parametrize("weights", ["full", "diagonal", "delta"])
+@pytest.mark.parametrize("build", [sparse_problem, decoupled_problem, orthogonal_problem])
+def test_a_family_and_its_predictors_agree(build, weights):
     rows = random_rows(12, n_outputs=2, seed=8)
-    for weights in ("full", "diagonal", "delta"):
-        family = sparse_problem(rows, weights, seed=9).family
-        trained, predicted = family.evaluate(rows.whole()).marginal, family.predictor().marginal(rows.x)
-        torch.testing.assert_close(predicted.mean, trained.mean)
-        torch.testing.assert_close(predicted.residual, trained.residual)
-        torch.testing.assert_close(predicted.spread, trained.spread)
+    family = build(rows, weights, mean="linear", seed=9).family
+    trained = family.evaluate(rows.whole()).marginal
+    for predictor in (family.predictor(), family.draft_predictor()):
+        predicted = predictor.marginal(rows.x)
+        torch.testing.assert_close(predicted.mean, trained.mean, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(predicted.variance, trained.residual + trained.spread, rtol=1e-9, atol=1e-9)
+        assert (predicted.spread == 0).all()
+
+
+def test_an_uncertain_mean_costs_one_product_in_a_predictor_and_two_in_a_draft():
+    family = sparse_problem(random_rows(12, seed=10), "full", n_points=6, seed=11).family
+    assert family.predictor().explained.matrix.shape == (1, 6, 6)
+    assert family.draft_predictor().explained.matrix.shape == (1, 12, 6)
 
 
 def test_marginals_are_the_diagonal_of_the_joint(predictor):
@@ -46,7 +59,7 @@ def test_the_mean_alone(predictor):
     alone = predictor.marginal(NEW, mean_only=True)
     assert torch.equal(alone.mean, predictor.marginal(NEW).mean)
     assert (alone.variance == 0).all()
-    predictor.whitener.fill_(torch.nan)
+    predictor.explained.matrix.fill_(torch.nan)
     assert torch.equal(predictor.marginal(NEW, mean_only=True).mean, alone.mean)
     assert torch.isnan(predictor.marginal(NEW).variance).any()
 
@@ -64,7 +77,7 @@ def test_gradients_with_respect_to_inputs(predictor):
 
     def numbers(x):
         marginal, joint = predictor.marginal(x), predictor.joint(x)
-        return marginal.mean, marginal.residual, marginal.spread, joint.covariance
+        return marginal.mean, marginal.variance, joint.covariance
 
     assert torch.autograd.gradcheck(numbers, (x,))
 
@@ -74,10 +87,15 @@ def test_rebuilt_from_json_and_tensors(predictor):
     again.load_state_dict(predictor.state_dict(), assign=True)
     ours, theirs = again.marginal(NEW), predictor.marginal(NEW)
     assert torch.equal(ours.mean, theirs.mean)
-    assert torch.equal(ours.residual, theirs.residual)
-    assert torch.equal(ours.spread, theirs.spread)
+    assert torch.equal(ours.variance, theirs.variance)
     assert torch.equal(again.joint(NEW).covariance, predictor.joint(NEW).covariance)
     assert not any(parameter.requires_grad for parameter in again.parameters())
+
+
+@pytest.mark.parametrize("change", [{"root": None}, {"explained": None}, {"explained": {"shape": [1, 2]}}])
+def test_a_description_that_does_not_fit_is_refused(predictor, change):
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        predictor_from_spec(predictor.to_spec() | change)
 
 
 def test_an_unknown_kind_is_refused():

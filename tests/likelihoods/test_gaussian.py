@@ -46,6 +46,30 @@ def test_gradients(draw):
         )
 
 
+def test_blurring_is_an_average_over_the_blur(draw):
+    """p(y|g) = ∫ p(y|g + e) N(e; 0, blur) de, for noise of each row and output."""
+    y, g, noise = draw(3, 2), draw(3, 2), torch.tensor([[0.1, 0.9]], dtype=torch.float64)
+    blur = draw(3, 2).square().clamp_max(0.5)
+    nodes, weights = np.polynomial.hermite_e.hermegauss(120)
+    places = g[..., None].numpy() + np.sqrt(blur[..., None].numpy()) * nodes
+    densities = norm.pdf(y[..., None].numpy(), places, np.sqrt(noise[..., None].numpy()))
+    expected = np.log(densities @ weights / weights.sum())
+    found = GaussianRows(noise).blurred(blur).expected_log_density(y, g, torch.zeros(3, 2, dtype=torch.float64))
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_robust_score_of_certain_values_is_that_of_their_density(draw):
+    """Without latent variance: (γ/g)(p^g γ^(g/2γ) (2πσ²)^(g²/2γ) − 1)."""
+    y, mean, nothing = draw(6, 2), draw(6, 2), torch.zeros(6, 2, dtype=torch.float64)
+    noise, gamma = np.array([[0.1, 0.9]]), 1.4
+    g = gamma - 1
+    density = norm.pdf(y.numpy(), mean.numpy(), np.sqrt(noise))
+    norm_power = gamma ** (-0.5) * (2 * np.pi * noise) ** (-g / 2)
+    expected = gamma / g * (density**g / norm_power ** (g / gamma) - 1)
+    found = GaussianRows(torch.tensor(noise)).robust_score(y, mean, nothing, gamma)
+    np.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
 def test_learned_noise_is_one_number_for_each_output():
     likelihood = Gaussian(0.25, n_outputs=3)
     for index in (None, torch.tensor([4, 1])):

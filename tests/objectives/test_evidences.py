@@ -5,8 +5,8 @@ import torch
 from scipy.stats import multivariate_normal
 
 from candid.likelihoods import GaussianRows
-from candid.marginal import JointPrior
-from candid.objectives import marginal_likelihood
+from candid.marginal import JointPrior, LowRankPrior
+from candid.objectives import fitc, marginal_likelihood, sgpr
 
 
 @pytest.fixture
@@ -64,3 +64,41 @@ def test_chains_stay_apart(draw):
                 own = JointPrior(mean.expand(3, 6, 2)[chain], covariance[chain])
                 rows = GaussianRows(noise.expand(3, 1, 2)[chain])
                 torch.testing.assert_close(found[chain], marginal_likelihood(own, rows, y, weight))
+
+
+@pytest.fixture
+def low_rank(draw) -> LowRankPrior:
+    return LowRankPrior(draw(6, 2), draw(2, 3, 6), draw(6, 2).square())
+
+
+def test_low_rank_evidences_are_marginal_likelihoods(low_rank, draw):
+    """FITC's has the residuals on the diagonal; Titsias' has none and pays for them."""
+    noise, y, ones = GaussianRows(0.1 + draw(6, 2).square()), draw(6, 2), torch.ones(6, dtype=torch.float64)
+    explained = low_rank.features.mT @ low_rank.features
+    with_residual = JointPrior(low_rank.mean, explained + torch.diag_embed(low_rank.residual.mT))
+    torch.testing.assert_close(fitc(low_rank, noise, y, ones), marginal_likelihood(with_residual, noise, y, ones))
+    without = marginal_likelihood(JointPrior(low_rank.mean, explained), noise, y, ones)
+    trace = (low_rank.residual / (2 * noise.variance)).sum()
+    torch.testing.assert_close(sgpr(low_rank, noise, y, ones), without - trace)
+
+
+@pytest.mark.parametrize("evidence", [sgpr, fitc])
+@pytest.mark.parametrize("own_noise", [False, True])
+def test_weights_are_repetitions_on_a_low_rank_prior(evidence, low_rank, draw, own_noise):
+    weight, noise, y = torch.tensor([1, 3, 1, 2, 5, 1]), 0.1 + draw(6, 2).square(), draw(6, 2)
+    noise = noise if own_noise else noise[:1]
+    index = torch.repeat_interleave(torch.arange(6), weight)
+    copies = LowRankPrior(low_rank.mean[index], low_rank.features[..., index], low_rank.residual[index])
+    repeated = GaussianRows(noise[index] if own_noise else noise)
+    expected = evidence(copies, repeated, y[index], torch.ones(len(index), dtype=torch.float64))
+    torch.testing.assert_close(evidence(low_rank, GaussianRows(noise), y, weight.double()), expected)
+
+
+@pytest.mark.parametrize("evidence", [sgpr, fitc])
+def test_gradients_on_a_low_rank_prior(evidence, low_rank, draw):
+    weight, y = 1.0 + draw(6).square(), draw(6, 2)
+    parts = [low_rank.mean, low_rank.features, 0.1 + low_rank.residual, 0.1 + draw(1, 2).square()]
+    assert torch.autograd.gradcheck(
+        lambda *parts: evidence(LowRankPrior(*parts[:3]), GaussianRows(parts[3]), y, weight),
+        [part.requires_grad_() for part in parts],
+    )

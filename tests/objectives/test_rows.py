@@ -5,7 +5,7 @@ import torch
 
 from candid.likelihoods import GaussianRows
 from candid.marginal import Marginal
-from candid.objectives import ROW_OBJECTIVES, elbo, predictive
+from candid.objectives import ROW_OBJECTIVES, elbo, fitc_elbo, predictive, robust, vfitc
 
 NOISE = GaussianRows(torch.tensor([[0.3, 0.6]], dtype=torch.float64))
 
@@ -49,10 +49,32 @@ def test_one_certain_site_decides(draw):
     mean, variance, y = draw(3, 5, 2), draw(3, 5, 2).square(), draw(5, 2)
     log_weight = torch.tensor([[-torch.inf], [0.0], [-torch.inf]], dtype=torch.float64)
     single = Marginal(mean[1], variance[1], variance[1])
-    for objective in (elbo, predictive):
+    for objective in ROW_OBJECTIVES.values():
         torch.testing.assert_close(
             objective(Marginal(mean, variance, variance, log_weight), NOISE, y), objective(single, NOISE, y)
         )
+
+
+@pytest.mark.parametrize("objective", [elbo, vfitc, fitc_elbo, robust])
+def test_sites_are_averaged(objective, draw):
+    """In each of three chains, each site with its weight."""
+    mean, residual, spread, y = draw(3, 4, 5, 2), draw(3, 4, 5, 2).square(), draw(3, 4, 5, 2).square(), draw(5, 2)
+    log_weight = torch.log_softmax(draw(4, 1), dim=0)
+    found = objective(Marginal(mean, residual, spread, log_weight), NOISE, y)
+    for chain in range(3):
+        alone = [Marginal(*(part[chain, site] for part in (mean, residual, spread))) for site in range(4)]
+        expected = sum(w.exp() * objective(m, NOISE, y) for w, m in zip(log_weight, alone, strict=True))
+        torch.testing.assert_close(found[chain], expected)
+
+
+@pytest.mark.parametrize("objective", ROW_OBJECTIVES.values(), ids=ROW_OBJECTIVES)
+def test_gradients(objective, marginal, draw):
+    parts = [marginal.mean, 0.1 + marginal.residual, 0.1 + marginal.spread, NOISE.variance.clone()]
+    y = draw(5, 2)
+    assert torch.autograd.gradcheck(
+        lambda *parts: objective(Marginal(*parts[:3]), GaussianRows(parts[3]), y),
+        [part.requires_grad_() for part in parts],
+    )
 
 
 def test_the_bound_is_below_the_predictive_density(marginal, draw):

@@ -1,4 +1,4 @@
-"""What is measured: one method at one size, on made-up rows."""
+"""What is timed: one method at one size, on made-up rows."""
 
 from __future__ import annotations
 
@@ -10,11 +10,7 @@ from torch import Tensor
 
 from candid.methods import Method, find_method
 
-__all__ = ["Case", "Sample", "default_cases"]
-
-METHODS = ("svgp", "ppgpr-chol", "ppgpr-mf")
-# Number of inducing points → number of features, as in published experiments.
-SIZES, QUICK_SIZES = {100: 8, 300: 8, 1000: 26}, {100: 8, 300: 8}
+__all__ = ["Case", "Sample"]
 
 
 @dataclass(frozen=True)
@@ -46,15 +42,29 @@ class Case:
         """Weight of the KL penalty."""
         return float(self.row.candid.get("beta", 1.0))
 
-    def flops(self) -> float:
+    @property
+    def decoupled(self) -> bool:
+        """Whether the mean has inducing points of its own."""
+        return self.row.made_of.family == "decoupled"
+
+    def step_flops(self) -> float:
         """Operations of the matrix products and triangular solves of one training step; a triangle counts half.
 
         A = L⁻¹K_zx, ĀAᵀ and L⁻ᵀĀ need (1 + 2 + 1) M²B; a full q(u) adds L_qᵀA, L_qT and A Tᵀ, 2 M²B each. On top come
-        the Cholesky factor and two solves, (⅓ + 2) M³, and the distances with their gradients, 6 MBD + 4 M²D.
+        the Cholesky factor and two solves, (⅓ + 2) M³, and the distances with their gradients, 6 MBD + 4 M²D. Inducing
+        points of the mean alone need no features of the batch: c = L⁻ᵀm, and the gradient of K_zz is of rank one inside
+        the two solves.
         """
         m, b, d = self.n_inducing, self.batch_size, self.n_features
         products = 10 if self.row.made_of.weights == "full" else 4
-        return products * m * m * b + (7 / 3) * m**3 + 6 * m * b * d + 4 * m * m * d
+        points = (7 / 3) * m**3 + 6 * m * b * d + 4 * m * m * d
+        return products * m * m * b + (2 if self.decoupled else 1) * points
+
+    def predict_flops(self, n_rows: int) -> float:
+        """Operations of predicting mean and variance: distances, L⁻¹K_zx and, for a full q(u), L_qᵀA."""
+        m, d = self.n_inducing, self.n_features
+        products = 2 if self.row.made_of.weights == "full" else 1
+        return products * m * m * n_rows + (2 if self.decoupled else 1) * 2 * m * n_rows * d
 
 
 @dataclass(frozen=True)
@@ -74,9 +84,3 @@ class Sample:
         x, points, new_x = (torch.randn(size, case.n_features, generator=generator) for size in sizes)
         y = torch.sin(2 * x[:, 0]) + 0.1 * torch.randn(case.batch_size, generator=generator)
         return cls(x, y, points, new_x)
-
-
-def default_cases(quick: bool = False, batch_size: int = 1000) -> list[Case]:
-    """Each method at each size; ``quick`` leaves the largest out."""
-    sizes = QUICK_SIZES if quick else SIZES
-    return [Case(method, m, d, batch_size) for m, d in sizes.items() for method in METHODS]

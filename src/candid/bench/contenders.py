@@ -1,9 +1,11 @@
-"""The same model twice: with this library's parts, and with GPyTorch's if it is installed."""
+"""The same work twice: with this library, and with GPyTorch if it is installed.
+
+An activity is one of :data:`ACTIVITIES`; an action is a function without arguments that does it once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 
 import torch
@@ -12,73 +14,111 @@ from torch import Tensor, nn
 from candid.bench.case import Case, Sample
 from candid.engines import Problem
 from candid.engines.steppers import Adam, take_step
-from candid.families import Inducing, Predictor, make_mean
+from candid.estimators import make_gp
+from candid.families import Family, Inducing, make_mean
+from candid.families.decoupled import Decoupled
 from candid.kernels import Matern52, Scale
 from candid.likelihoods import Gaussian
-from candid.marginal import Batch
+from candid.marginal import Batch, Marginal
 from candid.weights import WEIGHTS
 
-__all__ = ["Contender", "gpytorch_contender", "our_contender", "training_step"]
+__all__ = ["ACTIVITIES", "Action", "TrainingStep", "gpytorch_action", "our_action"]
 
+Action = Callable[[], object]
+
+#: What is timed → how tables call it.
+ACTIVITIES = {
+    "step": "training step",
+    "predict32": "predict, float32",
+    "predict64": "predict, float64",
+    "row": "predict one row, predictor_",
+    "row_estimator": "predict one row, estimator",
+}
 JITTER = 1e-5
 RATE = 1e-3
 
 
-@dataclass(frozen=True)
-class Contender:
-    """A model that is ready to train and to predict.
+class TrainingStep:
+    """Evaluate the loss and its gradient, and let the engine's Adam move: the same for every contender.
 
-    ``step`` is one whole training step and returns the loss before it; ``predictions`` give mean and variance of the
-    new rows.
+    A call returns the loss before the step.
     """
 
-    step: Callable[[], float]
-    predictions: dict[str, Callable[[], tuple[Tensor, Tensor]]]
+    def __init__(self, loss: Callable[[], Tensor], parameters: Sequence[nn.Parameter], rate: float = RATE) -> None:
+        self._loss, self._parameters = loss, list(parameters)
+        self._stepper = Adam(self._parameters, rate)
 
+    def __call__(self) -> float:
+        return take_step([self._stepper], self._evaluate)
 
-def our_contender(case: Case, sample: Sample) -> Contender:
-    """The method as :class:`~candid.SparseGPRegressor` trains it, without the estimator around it."""
-    row = case.row
-    kernel = Scale(Matern52(lengthscale=case.lengthscale), case.amplitude).build(case.n_features, True, (1,))
-    weights = WEIGHTS[row.made_of.weights or "full"](case.n_inducing, (1,))
-    family = Inducing(kernel, make_mean("zero", case.n_features, 1), sample.points[None], weights, JITTER)
-    problem = Problem(family, Gaussian(case.noise), row.made_of.objective, {"kl": case.beta})
-    batch = Batch(sample.x, sample.y[:, None], torch.ones(case.batch_size), float(sample.total))
-    predictor = family.predictor()
-    single = family.predictor().float()
-    return Contender(
-        training_step(lambda: problem.loss(batch), problem.groups()["all"]),
-        {
-            "float64": lambda: _moments(predictor, sample.new_x.double()),
-            "float32": lambda: _moments(single, sample.new_x),
-        },
-    )
+    def set_rate(self, rate: float) -> None:
+        self._stepper.set_rate(rate)
 
-
-def gpytorch_contender(case: Case, sample: Sample) -> Contender | None:
-    """The same model in GPyTorch with its default settings; None if GPyTorch is not installed."""
-    if find_spec("gpytorch") is None:
-        return None
-    from candid.bench.gpytorch_side import build
-
-    loss, parameters, predict = build(case, sample)
-    return Contender(training_step(loss, parameters), {"float32": predict})
-
-
-def training_step(loss: Callable[[], Tensor], parameters: Sequence[nn.Parameter]) -> Callable[[], float]:
-    """Evaluate the loss, its gradient, and let the engine's Adam move: the same for every contender."""
-    stepper = Adam(parameters, RATE)
-
-    def evaluate() -> float:
-        value = loss()
-        for parameter, gradient in zip(parameters, torch.autograd.grad(value, parameters), strict=True):
+    def _evaluate(self) -> float:
+        value = self._loss()
+        for parameter, gradient in zip(self._parameters, torch.autograd.grad(value, self._parameters), strict=True):
             parameter.grad = gradient
         return float(value.detach())
 
-    return lambda: take_step([stepper], evaluate)
+
+def our_action(activity: str, case: Case, sample: Sample) -> Action:
+    """The activity with this library."""
+    if activity in ("row", "row_estimator"):
+        return _one_row(activity, case, sample)
+    family = _family(case, sample)
+    if activity == "step":
+        problem = Problem(family, Gaussian(case.noise), case.row.made_of.objective, {"kl": case.beta})
+        batch = Batch(sample.x, sample.y[:, None], torch.ones(case.batch_size), float(sample.total))
+        return TrainingStep(lambda: problem.loss(batch), problem.groups()["all"])
+    dtype = torch.float32 if activity == "predict32" else torch.float64
+    predictor, x = family.predictor().to(dtype), sample.new_x.to(dtype)
+    return lambda: _moments(predictor.marginal, x)
+
+
+def gpytorch_action(activity: str, case: Case, sample: Sample) -> Action | None:
+    """The activity in GPyTorch with its default settings, float32; None if GPyTorch is not installed."""
+    if find_spec("gpytorch") is None:
+        return None
+    from candid.bench.gpytorch_side import GPyTorchModel, make_likelihood, make_objective
+
+    model, likelihood = GPyTorchModel(case.row, sample.points), make_likelihood()
+    model.covar_module.initialize(outputscale=case.amplitude)
+    model.covar_module.base_kernel.initialize(lengthscale=case.lengthscale)  # pyright: ignore[reportCallIssue]
+    likelihood.initialize(noise=case.noise)
+    if activity == "step":
+        objective = make_objective(case.row, model, likelihood, sample.total, case.beta)
+        return TrainingStep(
+            lambda: -objective(model(sample.x), sample.y),  # pyright: ignore[reportOperatorIssue]
+            [*model.parameters(), *likelihood.parameters()],
+        )
+    model.eval()
+    x = sample.new_x if activity.startswith("predict") else sample.new_x[:1]
+    return lambda: model.moments(x)
+
+
+def _family(case: Case, sample: Sample) -> Family:
+    """The family as :class:`~candid.SparseGPRegressor` trains it, without the estimator around it."""
+    kernel = Scale(Matern52(lengthscale=case.lengthscale), case.amplitude).build(case.n_features, True, (1,))
+    mean = make_mean("zero", case.n_features, 1)
+    weights = WEIGHTS[str(case.row.made_of.weights)](case.n_inducing, (1,))
+    points = sample.points[None]
+    if case.decoupled:
+        return Decoupled(kernel, mean, points, points, weights, JITTER)
+    return Inducing(kernel, mean, points, weights, JITTER)
+
+
+def _one_row(activity: str, case: Case, sample: Sample) -> Action:
+    """One row through a fitted estimator; how well it is fitted does not matter."""
+    gp = make_gp(case.method, n_inducing=case.n_inducing, init="random", max_epochs=0, random_state=0, verbose=False)
+    gp.fit(sample.points.numpy(), torch.sin(sample.points[:, 0]).numpy())
+    row = sample.new_x[:1].double()
+    if activity == "row":
+        return lambda: _moments(gp.predictor_.marginal, row)
+    array = row.numpy()
+    return lambda: gp.predict(array, return_std=True)
 
 
 @torch.no_grad()
-def _moments(predictor: Predictor, x: Tensor) -> tuple[Tensor, Tensor]:
-    marginal = predictor.marginal(x)
-    return marginal.mean, marginal.variance
+def _moments(marginal: Callable[[Tensor], Marginal], x: Tensor) -> tuple[Tensor, Tensor]:
+    latent = marginal(x)
+    return latent.mean, latent.variance

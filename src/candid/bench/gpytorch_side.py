@@ -1,57 +1,70 @@
-"""The measured models in GPyTorch, as its documentation builds them. Import this only where GPyTorch is installed."""
+"""The methods that GPyTorch has too, as its documentation builds them. Import this only where GPyTorch is installed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import gpytorch
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from candid.bench.case import Case, Sample
+from candid.methods import METHODS, Method
 
-__all__ = ["build"]
+__all__ = ["GPyTorchModel", "gpytorch_methods", "make_likelihood", "make_objective"]
 
 DISTRIBUTIONS = {
     "full": gpytorch.variational.CholeskyVariationalDistribution,
     "diagonal": gpytorch.variational.MeanFieldVariationalDistribution,
     "delta": gpytorch.variational.DeltaVariationalDistribution,
 }
+STRATEGIES = {
+    "inducing": gpytorch.variational.VariationalStrategy,
+    # Both sets of inducing points start at the same place.
+    "decoupled": gpytorch.variational.BatchDecoupledVariationalStrategy,
+}
 OBJECTIVES = {"elbo": gpytorch.mlls.VariationalELBO, "predictive": gpytorch.mlls.PredictiveLogLikelihood}
 
 
-class _Model(gpytorch.models.ApproximateGP):
-    def __init__(self, case: Case, points: Tensor) -> None:
-        distribution = DISTRIBUTIONS[case.row.made_of.weights or "full"](case.n_inducing)
-        super().__init__(gpytorch.variational.VariationalStrategy(self, points, distribution))
-        self.mean_module = gpytorch.means.ZeroMean()
+def gpytorch_methods() -> list[str]:
+    """Names of the methods that can be built."""
+    return [
+        row.name
+        for row in METHODS.values()
+        if row.made_of.family in STRATEGIES
+        and row.made_of.weights in DISTRIBUTIONS
+        and row.made_of.objective in OBJECTIVES
+    ]
+
+
+class GPyTorchModel(gpytorch.models.ApproximateGP):
+    """Matérn-5/2 kernel with a lengthscale for each feature, zero mean, inducing points (M×D) that are learned."""
+
+    def __init__(self, row: Method, points: Tensor) -> None:
+        made_of, n_features = row.made_of, points.shape[-1]
+        distribution = DISTRIBUTIONS[str(made_of.weights)](points.shape[-2])
+        super().__init__(STRATEGIES[made_of.family](self, points.clone(), distribution))
+        # One kernel for the inducing points of the mean and those of the variance.
+        batch = torch.Size([1] if made_of.family == "decoupled" else [])
+        self.mean_module = gpytorch.means.ZeroMean(batch_shape=batch)
         self.covar_module = gpytorch.kernels.ScaleKernel(
-            gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=case.n_features)
+            gpytorch.kernels.MaternKernel(nu=2.5, ard_num_dims=n_features, batch_shape=batch), batch_shape=batch
         )
-        self.covar_module.initialize(outputscale=case.amplitude)
-        self.covar_module.base_kernel.initialize(lengthscale=case.lengthscale)
 
     def forward(self, x: Tensor) -> gpytorch.distributions.MultivariateNormal:
         mean, covariance = self.mean_module(x), self.covar_module(x)
         return gpytorch.distributions.MultivariateNormal(mean, covariance)  # pyright: ignore[reportArgumentType]
 
-
-def build(
-    case: Case, sample: Sample
-) -> tuple[Callable[[], Tensor], list[nn.Parameter], Callable[[], tuple[Tensor, Tensor]]]:
-    """The loss of the batch, the parameters it depends on, and the prediction of the new rows."""
-    model = _Model(case, sample.points.clone())
-    likelihood = gpytorch.likelihoods.GaussianLikelihood()
-    likelihood.initialize(noise=case.noise)
-    objective = OBJECTIVES[case.row.made_of.objective](likelihood, model, num_data=sample.total, beta=case.beta)
-    frozen = _Model(case, sample.points.clone()).eval()
-
-    def loss() -> Tensor:
-        return -objective(model(sample.x), sample.y)  # pyright: ignore[reportOperatorIssue]
-
     @torch.no_grad()
-    def predict() -> tuple[Tensor, Tensor]:
-        latent = frozen(sample.new_x)
+    def moments(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Latent mean and variance."""
+        latent = self(x)
         return latent.mean, latent.variance
 
-    return loss, [*model.parameters(), *likelihood.parameters()], predict
+
+def make_likelihood() -> gpytorch.likelihoods.GaussianLikelihood:
+    return gpytorch.likelihoods.GaussianLikelihood()
+
+
+def make_objective(
+    row: Method, model: GPyTorchModel, likelihood: gpytorch.likelihoods.GaussianLikelihood, n_rows: int, beta: float
+) -> gpytorch.mlls.MarginalLogLikelihood:
+    """What is maximised; a module that takes the model's output and the targets."""
+    return OBJECTIVES[row.made_of.objective](likelihood, model, num_data=n_rows, beta=beta)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import torch
 
-__all__ = ["GEMM_FLOPS", "interleaved_medians", "make_gemm"]
+__all__ = ["GEMM_FLOPS", "Stopwatch", "interleaved_medians", "make_gemm"]
 
 GEMM_SIZE = 1024
 #: Floating-point operations of what :func:`make_gemm` gives.
@@ -34,7 +34,25 @@ def interleaved_medians(
     return {name: statistics.median(times) for name, times in seconds.items()}
 
 
-def make_gemm() -> Callable[[], object]:
-    """A product of two float32 matrices, large enough to run at the machine's full rate."""
-    left, right = torch.randn(2, GEMM_SIZE, GEMM_SIZE).unbind(0)
+def make_gemm(dtype: torch.dtype = torch.float32) -> Callable[[], object]:
+    """A product of two matrices, large enough to run at the machine's full rate."""
+    left, right = torch.randn(2, GEMM_SIZE, GEMM_SIZE, dtype=dtype).unbind(0)
     return lambda: left @ right
+
+
+class Stopwatch:
+    """Adds up the seconds between ``start`` and ``stop``."""
+
+    def __init__(self) -> None:
+        self._sum = 0.0
+        self._since: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self._sum + (0.0 if self._since is None else time.perf_counter() - self._since)
+
+    def start(self) -> None:
+        self._since = time.perf_counter()
+
+    def stop(self) -> None:
+        self._sum, self._since = self.seconds, None

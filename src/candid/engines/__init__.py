@@ -2,7 +2,7 @@
 
 from candid.engines.checkpoint import Checkpoint
 from candid.engines.closed_form import match_noise, solve_weights
-from candid.engines.initialise import fit_hyperparameters, place_points
+from candid.engines.initialise import fit_hyperparameters, place_points, refine_hyperparameters
 from candid.engines.loop import Plan, TrainingDiverged, train
 from candid.engines.machine import pick_device, threads
 from candid.engines.problem import Problem
@@ -23,6 +23,7 @@ __all__ = [
     "n_batches",
     "pick_device",
     "place_points",
+    "refine_hyperparameters",
     "solve_weights",
     "threads",
     "train",

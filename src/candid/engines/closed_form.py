@@ -15,8 +15,9 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from candid.engines.rows import Rows
-from candid.families import Inducing
+from candid.families import Sparse
 from candid.likelihoods import Gaussian
+from candid.linalg.triangular import lower_half_of_product
 from candid.parameters import Hyperparameter
 from candid.priors import HyperPrior
 from candid.weights import optimal_weights
@@ -32,30 +33,30 @@ Confidence = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Statistics:
-    """Sums over all rows, one for each output; r = y − mu, c the residual variance, h the confidence in a row."""
+    """Sums over all rows, one for each output; r = y − mu, c the residual variance, h the confidence in a row.
 
-    gram: Tensor  # Σ h a aᵀ, (P, M, M)
-    projection: Tensor  # Σ h a r, (P, M)
+    φ are the regressors of the mean, a those of the spread.
+    """
+
+    gram: Tensor  # Σ h φ φᵀ, (P, J, J)
+    projection: Tensor  # Σ h φ r, (P, J)
     squares: Tensor  # Σ h r², (P,)
     residual: Tensor  # Σ h c, (P,)
+    spread: Tensor  # Σ h a aᵀ, (P, M, M); (P, 0, 0) where it is not needed, or the first block of ``gram``
 
     def scaled(self, factor: float) -> Statistics:
-        return Statistics(self.gram * factor, self.projection * factor, self.squares * factor, self.residual * factor)
+        return Statistics(*(factor * mine for mine in vars(self).values()))
 
     def __add__(self, other: Statistics) -> Statistics:
-        return Statistics(
-            self.gram + other.gram,
-            self.projection + other.projection,
-            self.squares + other.squares,
-            self.residual + other.residual,
-        )
+        pairs = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Statistics(*(mine + theirs for mine, theirs in pairs))
 
 
 @torch.no_grad()
 def solve_weights(
-    family: Inducing, likelihood: Gaussian, rows: Rows, beta: float = 1.0, residual_is_noise: bool = False
+    family: Sparse, likelihood: Gaussian, rows: Rows, beta: float = 1.0, residual_is_noise: bool = False
 ) -> None:
-    """Set q(v), in place, to the best one at the present hyper-parameters.
+    """Set the weights of the mean and q(v), in place, to the best ones at the present hyper-parameters.
 
     Best for the ELBO with noise variances σ², or, if ``residual_is_noise``, for its FITC variant, whose noise in row i
     is c_i + σ²: that is the better start for objectives that count the residual c_i as spread of the prediction.
@@ -67,21 +68,27 @@ def solve_weights(
         variance = noise.at(index).variance.mT
         return weight / (beta * (variance + residual if residual_is_noise else variance))
 
-    sums = _gather(family, rows, confidence)
-    family.weights.assign(*optimal_weights(sums.gram, sums.projection))
+    sums = _gather(family, rows, confidence, with_spread=True)
+    # Of the mean (I + ΦHΦᵀ)⁻¹ΦH r, of S⁻¹ I + AHAᵀ
+    coefficients, precision = optimal_weights(sums.gram, sums.projection)
+    if sums.spread.numel():
+        precision = sums.spread + torch.eye(sums.spread.shape[-1]).to(sums.spread)
+    family.assign(coefficients, precision)
 
 
 @torch.no_grad()
-def match_noise(
-    family: Inducing, likelihood: Gaussian, prior: HyperPrior | None, rows: Rows, share: float = 1.0
-) -> None:
+def match_noise(family: Sparse, likelihood: Gaussian, prior: HyperPrior | None, rows: Rows, share: float = 1.0) -> None:
     """Move a learned noise variance, in place, to the best one for the ELBO with these inducing points.
 
     Hyper-parameters that were fitted to few rows know nothing of the error that M inducing points make on all rows.
-    With q(v) at its optimum the bound depends on σ² alone (Titsias 2009); λ are the eigenvalues of Σ w a aᵀ, and p is
-    Σ w a r in their basis:
+    With q(v) at its optimum the bound depends on σ² alone (Titsias 2009); λ are the eigenvalues of Σ w φ φᵀ, and p is
+    Σ w φ r in their basis:
 
         −½ [ N log 2πσ² + Σ log(1 + λ/σ²) + (Σ w r² − Σ p²/(σ² + λ) + Σ w c) / σ² ]
+
+    For families whose mean has regressors φ of its own this is the bound of a model that has the same ones for its
+    spread, but the residual c of the real ones: a point estimate of many coefficients fits noise, and would understate
+    it.
 
     With a ``share`` below one, log σ² goes only that share of the way: objectives that count the residual c as spread
     of the prediction need less noise than the ELBO, but more than few rows show.
@@ -89,7 +96,7 @@ def match_noise(
     noise = likelihood.noise
     if noise is None or noise.fixed:
         return
-    sums = _gather(family, rows, lambda weight, residual, index: weight)
+    sums = _gather(family, rows, lambda weight, residual, index: weight, with_spread=False)
     outputs = range(len(sums.squares))
     best = torch.tensor([[_best_noise(sums, output, rows.total, noise, prior) for output in outputs]])
     noise.set(noise.value.double().cpu() ** (1 - share) * best.double() ** share)
@@ -121,30 +128,34 @@ def _search_range(noise: Hyperparameter, mean_square: float) -> tuple[float, flo
     return math.log(least), math.log(max(100 * mean_square, 2 * least))
 
 
-def _gather(family: Inducing, rows: Rows, confidence: Confidence) -> Statistics:
+def _gather(family: Sparse, rows: Rows, confidence: Confidence, with_spread: bool) -> Statistics:
     """The sums, from one pass over the rows; a very long table is represented by some of them."""
-    exact = copy.deepcopy(family).double()
+    mean, regression = copy.deepcopy(family.mean).double(), family.regression()
     index = torch.arange(len(rows), device=rows.x.device)
     if len(rows) > MOST_ROWS:
         index = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:MOST_ROWS].to(rows.x.device)
     share = float(rows.weight[index].double().sum()) / rows.total
-    parts = (_sums(exact, rows.subset(part).to(torch.float64), part, confidence) for part in index.split(CHUNK))
-    return reduce(operator.add, parts).scaled(1 / share)
+
+    def sums(part: Tensor) -> Statistics:
+        some = rows.subset(part).to(torch.float64)
+        at_rows = regression(some.x)
+        r = (some.y - mean(some.x)).mT
+        h = confidence(some.weight, at_rows.residual, part).expand_as(r)
+        root = h.sqrt().unsqueeze(-2)
+        weighted = root * at_rows.mean
+        separate = at_rows.spread if with_spread else None
+        return Statistics(
+            gram=_gram(weighted),
+            projection=(weighted @ (root.mT * r.unsqueeze(-1))).squeeze(-1),
+            squares=(h * r.square()).sum(-1),
+            residual=(h * at_rows.residual).sum(-1),
+            spread=_gram(weighted[..., :0, :] if separate is None else root * separate),
+        )
+
+    return reduce(operator.add, map(sums, index.split(CHUNK))).scaled(1 / share)
 
 
-def _sums(family: Inducing, rows: Rows, index: Tensor, confidence: Confidence) -> Statistics:
-    amplitude, _ = family.kernel.split()
-    features, variance = family.features(rows.x)
-    # c = s(k(x,x) − aᵀa)
-    residual = (variance - features.square().sum(-2)).clamp_min(0.0)
-    if amplitude is not None:
-        residual, features = residual * amplitude.unsqueeze(-1), features * amplitude.sqrt()[..., None, None]
-    r = (rows.y - family.mean(rows.x)).mT
-    h = confidence(rows.weight, residual, index).expand_as(r)
-    weighted = features * h.unsqueeze(-2)
-    return Statistics(
-        gram=weighted @ features.mT,
-        projection=(weighted @ r.unsqueeze(-1)).squeeze(-1),
-        squares=(h * r.square()).sum(-1),
-        residual=(h * residual).sum(-1),
-    )
+def _gram(features: Tensor) -> Tensor:
+    """F Fᵀ."""
+    lower = lower_half_of_product(features, features)
+    return lower + lower.tril(-1).mT

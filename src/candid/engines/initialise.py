@@ -15,26 +15,31 @@ from torch import Tensor
 
 from candid.engines.loop import Plan, train
 from candid.engines.problem import Problem
-from candid.engines.rows import Rows
-from candid.families import Exact, Mean
+from candid.engines.rows import Rows, n_batches
+from candid.families import Exact, Mean, Neighbours
 from candid.kernels import Kernel
 from candid.likelihoods import Gaussian
 from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
 
-__all__ = ["fit_hyperparameters", "place_points"]
+__all__ = ["fit_hyperparameters", "place_points", "refine_hyperparameters"]
 
 # k-means sees at most this many rows for each centre: more do not move the centres by much.
 ROWS_PER_CENTRE = 30
+# Leave-one-out steps: rows in a batch, neighbours of a row, learning rate.
+LOO_BATCH, LOO_NEIGHBOURS, LOO_RATE = 128, 32, 0.1
 # Lengthscales start at most so many times smaller or larger than the standard deviation of the inputs.
 LENGTHS = 1e4
 
 
-def place_points(x: np.ndarray, n_points: int, how: str, seed: int) -> np.ndarray:
+def place_points(x: np.ndarray, n_points: int, how: str, seed: int, lengths: np.ndarray | None = None) -> np.ndarray:
     """Inducing points (M×D) for inputs ``x``: centres of k-means, or a random choice of distinct rows.
 
-    There are never more points than distinct rows.
+    With ``lengths`` of each feature, k-means measures distances in these units. There are never more points than
+    distinct rows.
     """
+    if lengths is not None:
+        return place_points(x / lengths, n_points, how, seed) * lengths
     generator = np.random.default_rng(seed)
     candidates = x[generator.permutation(len(x))[: ROWS_PER_CENTRE * n_points]]
     distinct = np.unique(candidates, axis=0)
@@ -59,7 +64,7 @@ def fit_hyperparameters(
     rows: Rows,
     n_rows: int,
     seed: int,
-    max_epochs: int = 12,
+    max_epochs: int = 8,
     time_budget: float | None = None,
 ) -> None:
     """Move kernel, mean and noise, in place, to the maximum of the exact marginal likelihood of some random rows."""
@@ -67,12 +72,47 @@ def fit_hyperparameters(
     some = rows.subset(index).to(torch.float64)
     noise = likelihood if likelihood.known is None else likelihood.subset(index)
     family = Exact(kernel, mean, some.x, noise.sites(some.y), some.weight)
-    problem = Problem(family, noise, "marginal_likelihood", prior=prior).double()
-    train(problem, some, Plan({"all": "lbfgs"}, max_epochs, batch_size=len(some), time_budget=time_budget, seed=seed))
-    _keep_lengths(kernel, some.x)
+    plan = Plan({"all": "lbfgs"}, max_epochs, batch_size=len(some), time_budget=time_budget, seed=seed)
+    _fit(Problem(family, noise, "marginal_likelihood", prior=prior), some, plan, likelihood, rows.x.dtype)
+
+
+def refine_hyperparameters(
+    kernel: Kernel,
+    mean: Mean,
+    likelihood: Gaussian,
+    prior: HyperPrior | None,
+    rows: Rows,
+    seed: int,
+    n_steps: int = 150,
+    time_budget: float | None = None,
+) -> None:
+    """Move kernel, mean and noise, in place, by some steps of the leave-one-out likelihood of nearest neighbours.
+
+    A few random rows are far apart and know little of short lengthscales and of the noise; here every row sees those
+    next to it.
+    """
+    every = rows.to(torch.float64)
+    family = Neighbours(kernel, mean, every.x, likelihood.sites(every.y), every.weight, LOO_NEIGHBOURS)
+    plan = Plan(
+        {"all": "adam"},
+        max_epochs=math.ceil(n_steps / n_batches(len(rows), LOO_BATCH)),
+        batch_size=LOO_BATCH,
+        lr=LOO_RATE,
+        schedule="cosine",
+        max_steps=n_steps,
+        time_budget=time_budget,
+        seed=seed,
+    )
+    _fit(Problem(family, likelihood, "predictive", prior=prior), every, plan, likelihood, rows.x.dtype)
+
+
+def _fit(problem: Problem, rows: Rows, plan: Plan, likelihood: Gaussian, dtype: torch.dtype) -> None:
+    """Train in float64, keep the result away from where nothing can be learned, and go back to ``dtype``."""
+    train(problem.double(), rows, plan)
+    _keep_lengths(problem.family.kernel, rows.x)
     _leave_floor(likelihood)
-    for part in (kernel, mean, likelihood):
-        part.to(rows.x.dtype)
+    for part in (problem.family.kernel, problem.family.mean, likelihood):
+        part.to(dtype)
 
 
 @torch.no_grad()

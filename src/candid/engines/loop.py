@@ -31,20 +31,26 @@ class TrainingDiverged(ArithmeticError):
 class Plan:
     """How to train, independent of what.
 
-    ``steppers`` maps parameter groups ("all", "weights", "rest") to steppers; ``patience`` counts epochs without a
-    better held-out NLL; ``time_budget`` is in seconds and covers this call and what it resumes; ``offset`` is added to
-    the recorded losses, to give them in other units.
+    ``steppers`` maps parameter groups ("all", "weights", "rest") to steppers, and ``rates`` some of these groups to
+    learning rates of their own instead of ``lr``; ``patience`` counts epochs without a better held-out NLL;
+    ``max_steps`` may end training within an epoch; ``time_budget`` is in seconds and covers this call and what it
+    resumes; ``offset`` is added to the recorded losses, to give them in other units, and ``spent`` to the seconds;
+    ``with_start`` begins the history with a record of the starting point, as epoch 0.
     """
 
     steppers: Mapping[str, str]
     max_epochs: int
     batch_size: int
     lr: float = 0.01
+    rates: Mapping[str, float] = field(default_factory=dict)
     schedule: str = "constant"
     patience: int | None = None
     time_budget: float | None = None
+    max_steps: int | None = None
     seed: int = 0
     offset: float = 0.0
+    spent: float = 0.0
+    with_start: bool = False
 
 
 @dataclass
@@ -72,7 +78,9 @@ def train(
     With a checkpoint, an interrupted run goes on from it and ends with the tensors it would have had without the
     interruption; the file is left behind, marked as finished, for the caller to delete.
     """
-    steppers = make_steppers(plan.steppers, problem.groups(), plan.lr)
+    rates = {group: plan.rates.get(group, plan.lr) for group in plan.steppers}
+    named = make_steppers(plan.steppers, problem.groups(), rates)
+    steppers = list(named.values())
     state, stopping = State(), EarlyStopping(plan.patience)
     saved = checkpoint.read() if checkpoint is not None else None
     if saved is not None:
@@ -93,16 +101,31 @@ def train(
                 }
             )
 
+    def tell(record: dict[str, Any]) -> bool:
+        """Write a record down, show it around, and say whether training is over."""
+        if held_out is not None or callbacks:
+            problem.settle(rows)
+        if held_out is not None:
+            record["validation_nll"] = problem.held_out_nll(held_out) + plan.offset
+        state.history.append(record)
+        stale = held_out is not None and stopping.observe(record["epoch"], record["validation_nll"], problem)
+        return any([*(bool(callback(record)) for callback in callbacks), stale])
+
     per_epoch = n_batches(len(rows), plan.batch_size)
     n_steps = per_epoch * plan.max_epochs
+    if plan.max_steps is not None:
+        n_steps = min(n_steps, plan.max_steps)
     clock = time.perf_counter() - state.seconds
     if progress is not None:
         progress.begin(state.step / max(n_steps, 1))
+    if plan.with_start and not state.history and not state.step:
+        loss = problem.standing(rows) + plan.offset
+        state.finished = tell({"epoch": 0, "step": 0, "loss": loss, "lr": 0.0, "seconds": plan.spent})
     while steppers and not state.finished and state.step < n_steps:
         problem.family.refresh(state.step)
-        rate = plan.lr * SCHEDULES[plan.schedule](_share_done(state, plan, n_steps))
-        for stepper in steppers:
-            stepper.set_rate(rate)
+        decay = SCHEDULES[plan.schedule](_share_done(state, plan, n_steps))
+        for group, stepper in named.items():
+            stepper.set_rate(rates[group] * decay)
         batch = batch_at(rows, state.step, plan.batch_size, plan.seed)
         loss = take_step(steppers, Moment(problem, batch, state.step, plan.seed))
         if not math.isfinite(loss):
@@ -114,17 +137,16 @@ def train(
         state.loss_sum += loss
         state.seconds = time.perf_counter() - clock
         out_of_time = plan.time_budget is not None and state.seconds >= plan.time_budget
-        if state.step % per_epoch == 0 or out_of_time:
-            record = _close_epoch(state, problem, held_out, rate, per_epoch, plan.offset)
-            stale = held_out is not None and stopping.observe(record["epoch"], record["validation_nll"], problem)
-            stop = [bool(callback(record)) for callback in callbacks]
-            state.finished = out_of_time or stale or any(stop) or all(stepper.converged for stepper in steppers)
+        if state.step % per_epoch == 0 or state.step == n_steps or out_of_time:
+            enough = tell(_close_epoch(state, plan, per_epoch, decay))
+            state.finished = out_of_time or enough or all(stepper.converged for stepper in steppers)
         if progress is not None:
             progress.update(_share_done(state, plan, n_steps), state.step, n_steps, f"loss {loss:.4f}")
         if checkpoint is not None and checkpoint.due():
             save()
     problem.zero_grad(set_to_none=True)
     stopping.bring_back(problem)
+    problem.settle(rows)
     state.finished = True
     save()
     return state.history
@@ -136,20 +158,14 @@ def _share_done(state: State, plan: Plan, n_steps: int) -> float:
     return max(state.step / n_steps, of_time)
 
 
-def _close_epoch(
-    state: State, problem: Problem, held_out: Rows | None, rate: float, per_epoch: int, offset: float
-) -> dict[str, Any]:
-    """Write the record of the epoch (or the part of one) that has just ended."""
+def _close_epoch(state: State, plan: Plan, per_epoch: int, decay: float) -> dict[str, Any]:
+    """The record of the epoch (or the part of one) that has just ended."""
     steps = state.step - (state.history[-1]["step"] if state.history else 0)
-    record: dict[str, Any] = {
+    loss, state.loss_sum = state.loss_sum / steps, 0.0
+    return {
         "epoch": math.ceil(state.step / per_epoch),
         "step": state.step,
-        "loss": state.loss_sum / steps + offset,
-        "lr": rate,
-        "seconds": state.seconds,
+        "loss": loss + plan.offset,
+        "lr": plan.lr * decay,
+        "seconds": plan.spent + state.seconds,
     }
-    if held_out is not None:
-        record["validation_nll"] = problem.held_out_nll(held_out) + offset
-    state.loss_sum = 0.0
-    state.history.append(record)
-    return record

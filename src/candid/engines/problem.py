@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
 
+from candid.engines.closed_form import solve_weights
 from candid.engines.rows import Rows
-from candid.families import Family
+from candid.families import Family, Sparse
 from candid.likelihoods import Gaussian
 from candid.marginal import Batch
 from candid.objectives import EVIDENCES, ROW_OBJECTIVES, predictive
 from candid.priors import HyperPrior
+from candid.weights import Solved
 
 __all__ = ["Problem"]
 
 HELD_OUT_CHUNK = 8192
+# How many rows are asked where a run stands.
+STANDING_ROWS = 4096
 
 
 class Problem(nn.Module):
@@ -34,6 +39,8 @@ class Problem(nn.Module):
         What each penalty counts, e.g. ``{"kl": β}``; a penalty that is not named counts once.
     prior : HyperPrior, optional
         Priors of hyper-parameters; they join the penalties as ``"prior"``.
+    options : mapping, optional
+        Keyword arguments of a row objective, e.g. ``{"gamma": 1.03}``.
     """
 
     def __init__(
@@ -43,10 +50,12 @@ class Problem(nn.Module):
         objective: str,
         coefficients: Mapping[str, float] | None = None,
         prior: HyperPrior | None = None,
+        options: Mapping[str, float] | None = None,
     ) -> None:
         super().__init__()
         self.family, self.likelihood = family, likelihood
         self.objective, self.coefficients, self.prior = objective, dict(coefficients or {}), prior
+        self.options = dict(options or {})
 
     def loss(self, batch: Batch) -> Tensor:
         """The negative objective per row, estimated from ``batch``; chains, which share nothing, are added up."""
@@ -64,7 +73,7 @@ class Problem(nn.Module):
             evidence = EVIDENCES[self.objective](self.family.prior(batch), likelihood, batch.y, batch.weight)
             return evidence / batch.weight.sum(), {}
         evaluation = self.family.evaluate(batch)
-        terms = ROW_OBJECTIVES[self.objective](evaluation.marginal, likelihood, batch.y)
+        terms = ROW_OBJECTIVES[self.objective](evaluation.marginal, likelihood, batch.y, **self.options)
         # Σ_batch w·term / Σ_batch w, for each chain
         return (batch.weight * terms).sum(-1) / batch.weight.sum(), evaluation.penalties
 
@@ -75,10 +84,21 @@ class Problem(nn.Module):
         ids = {id(parameter) for parameter in weights}
         return {"all": learned, "weights": weights, "rest": [p for p in learned if id(p) not in ids]}
 
+    def settle(self, rows: Rows) -> None:
+        """Compute what follows from the hyper-parameters in closed form, before anything is predicted."""
+        if isinstance(self.family, Sparse) and isinstance(self.family.weights, Solved):
+            solve_weights(self.family, self.likelihood, rows, residual_is_noise=self.objective == "fitc")
+
+    @torch.no_grad()
+    def standing(self, rows: Rows) -> float:
+        """The loss at the present parameters, from all training rows or, of a long table, from some of them."""
+        step = 1 if self.objective in EVIDENCES else math.ceil(len(rows) / STANDING_ROWS)
+        return float(self.loss(rows.batch(torch.arange(0, len(rows), step, device=rows.x.device))))
+
     @torch.no_grad()
     def held_out_nll(self, rows: Rows) -> float:
         """Mean negative log predictive density of rows that training does not see."""
-        predictor = self.family.predictor()
+        predictor = self.family.draft_predictor()
         total = 0.0
         for index in torch.arange(len(rows), device=rows.x.device).split(HELD_OUT_CHUNK):
             part = rows.subset(index).to(torch.float64)

@@ -66,7 +66,7 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     callbacks: tuple[Callable[[dict[str, Any]], Any], ...] = ()
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        "kernel": [str, Kernel],
+        "kernel": [str, torch.nn.Module],
         "ard": ["boolean"],
         "mean": [StrOptions({"zero", "constant", "linear"})],
         "likelihood": [str],

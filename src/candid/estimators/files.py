@@ -22,11 +22,11 @@ from candid import priors as prior_room
 from candid.estimators.scaling import Standardizer
 from candid.estimators.table_predictor import TablePredictor
 from candid.families import predictor_from_spec
-from candid.kernels import Kernel, kernel_from_spec
+from candid.kernels import adopt, kernel_from_spec
 
 __all__ = ["ModelFileError", "load", "save"]
 
-FORMAT, VERSION = "candid-model", 1
+FORMAT, VERSION = "candid-model", 2
 # Parameters that belong to the machine and the moment, not to the model.
 LEFT_OUT = {"callbacks", "checkpoint_dir", "n_threads", "verbose", "device"}
 PRIORS = {name: getattr(prior_room, name) for name in ("Normal", "LogNormal", "Gamma", "HalfNormal", "Interval")}
@@ -95,10 +95,17 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         scratch.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str], kernel: Any = None) -> Any:
     """Read a model that :meth:`save` has written. It predicts bit for bit as before.
 
     A loaded model knows no training rows: ``partial_fit`` on it is a new fit.
+
+    Parameters
+    ----------
+    path : path-like
+    kernel : gpytorch.kernels.Kernel, optional
+        The kernel that the model was fitted with, whatever its values, if it was one of GPyTorch: a file holds tensors,
+        but no code.
     """
     from candid.estimators.factory import ESTIMATORS
 
@@ -116,24 +123,24 @@ def load(path: str | os.PathLike[str]) -> Any:
     if header.estimator not in ESTIMATORS:
         raise ModelFileError(f"{path} names an estimator {header.estimator!r} that candid does not have")
     try:
-        return _assemble(ESTIMATORS[header.estimator], header, tensors)
+        return _assemble(ESTIMATORS[header.estimator], header, tensors, kernel)
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
         raise ModelFileError(f"{path} does not describe a model that can be rebuilt: {error}") from error
 
 
-def _assemble(kind: type, header: Header, tensors: dict[str, Tensor]) -> Any:
+def _assemble(kind: type, header: Header, tensors: dict[str, Tensor], code: Any) -> Any:
     _check_sizes(header, tensors)
-    parameters = {name: _decode(value, tensors) for name, value in header.parameters.items()}
+    parameters = {name: _decode(value, tensors, code) for name, value in header.parameters.items()}
     estimator = kind(**parameters)
     estimator._validate_params()
     state = {name.removeprefix("predictor."): t for name, t in tensors.items() if name.startswith("predictor.")}
     n_outputs = len(state["y_scale"])
-    inner = predictor_from_spec(header.predictor)
+    inner = predictor_from_spec(header.predictor, code)
     predictor = TablePredictor(
         inner, Standardizer.identity(header.n_features), Standardizer.identity(n_outputs), torch.ones(n_outputs)
     )
     predictor.load_state_dict(state, assign=True)
-    kernel = kernel_from_spec(header.kernel)
+    kernel = kernel_from_spec(header.kernel, code)
     kernel.load_state_dict({n.removeprefix("kernel."): t for n, t in tensors.items() if n.startswith("kernel.")})
     estimator.predictor_, estimator.kernel_ = predictor, kernel
     estimator.history_, estimator.jitter_ = header.history, header.jitter
@@ -172,8 +179,8 @@ def _checksum(header: str, tensors: dict[str, Tensor]) -> str:
 
 def _check_sizes(header: Header, tensors: dict[str, Tensor]) -> None:
     """Refuse a header that does not fit the tensors; one that asks for more than there is would exhaust memory."""
-    if not all(tensor.dtype in (torch.float32, torch.float64) for tensor in tensors.values()):
-        raise ValueError("a model consists of float32 and float64 tensors, and it has others")
+    if not all(tensor.dtype in (torch.float32, torch.float64, torch.int64) for tensor in tensors.values()):
+        raise ValueError("a model consists of float32, float64 and int64 tensors, and it has others")
     if header.vector_target and len(tensors["predictor.y_scale"]) != 1:
         raise ValueError("the target is a vector, but there are several outputs")
     if header.feature_names is not None and len(header.feature_names) != header.n_features:
@@ -205,7 +212,8 @@ def _encode(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
         return int(value)
     if isinstance(value, (float, np.floating)):
         return float(value)
-    if isinstance(value, Kernel):
+    if isinstance(value, torch.nn.Module):
+        value = adopt(value)
         tensors |= {f"parameter.{name}.{key}": tensor for key, tensor in value.state_dict().items()}
         return {"kernel": value.to_spec(), "tensors": f"parameter.{name}."}
     if type(value).__name__ in PRIORS and isinstance(value, PRIORS[type(value).__name__]):
@@ -220,17 +228,17 @@ def _encode(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
     return {"array": f"parameter.{name}"}
 
 
-def _decode(value: Any, tensors: dict[str, Tensor]) -> Any:
+def _decode(value: Any, tensors: dict[str, Tensor], code: Any) -> Any:
     if not isinstance(value, dict):
         return value
     if "kernel" in value:
-        kernel, prefix = kernel_from_spec(value["kernel"]), value["tensors"]
+        kernel, prefix = kernel_from_spec(value["kernel"], code), value["tensors"]
         kernel.load_state_dict({n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)})
         return kernel
     if "prior" in value:
         return PRIORS[value["prior"]](**value["values"])
     if "dict" in value:
-        return {key: _decode(entry, tensors) for key, entry in value["dict"].items()}
+        return {key: _decode(entry, tensors, code) for key, entry in value["dict"].items()}
     if "tuple" in value:
-        return tuple(_decode(entry, tensors) for entry in value["tuple"])
+        return tuple(_decode(entry, tensors, code) for entry in value["tuple"])
     return tensors[value["array"]].numpy()

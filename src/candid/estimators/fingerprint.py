@@ -13,7 +13,7 @@ import torch
 
 from candid.engines import Checkpoint
 from candid.estimators.inputs import Table
-from candid.kernels import Kernel
+from candid.kernels import Kernel, adopt, is_gpytorch
 
 __all__ = ["checkpoint_of"]
 
@@ -45,7 +45,9 @@ def _versions() -> list[str]:
 def _describe(value: Any, digest: Any) -> None:
     """Feed a value to a digest with all its digits; the repr of arrays and kernels leaves some out."""
     digest.update(type(value).__name__.encode())
-    if isinstance(value, torch.nn.Module):
+    if is_gpytorch(value):
+        _describe(adopt(value), digest)
+    elif isinstance(value, torch.nn.Module):
         tensors = {name: tensor.cpu().numpy() for name, tensor in value.state_dict().items()}
         _describe([value.to_spec() if isinstance(value, Kernel) else None, tensors], digest)
     elif isinstance(value, dict):

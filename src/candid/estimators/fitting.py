@@ -6,6 +6,7 @@ import copy
 import math
 import time
 import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +22,8 @@ from candid.kernels import Kernel, in_units
 
 __all__ = ["Fitted", "Setting", "fit_best"]
 
+Callback = Callable[[dict[str, Any]], Any]
+
 # On tables up to this length a second thread does not pay, and it is slow where cores are shared.
 SMALL_TABLE = 256
 # Jitter above this share of the kernel's diagonal is worth telling the user about.
@@ -34,7 +37,11 @@ class Budget:
     """Seconds for a whole fit: starting points and restarts count as well as training."""
 
     def __init__(self, seconds: float | None) -> None:
-        self._end = None if seconds is None else time.perf_counter() + seconds
+        self._start = time.perf_counter()
+        self._end = None if seconds is None else self._start + seconds
+
+    def elapsed(self) -> float:
+        return time.perf_counter() - self._start
 
     def left(self) -> float | None:
         return None if self._end is None else max(self._end - time.perf_counter(), 0.0)
@@ -112,8 +119,15 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
                 checkpoints.append(checkpoint)
             setting = Setting(rows, inputs, earlier, restart, budget)
             problem = estimator._build(setting, seed + restart)
-            plan = replace(estimator._plan(setting, seed + restart), time_budget=budget.left(), offset=offset)
-            history = train(problem, rows, plan, held_out_rows, checkpoint, estimator.callbacks, progress)
+            callbacks = _informed(estimator.callbacks, lambda problem=problem: _predictor(problem, inputs, targets))
+            plan = replace(
+                estimator._plan(setting, seed + restart),
+                time_budget=budget.left(),
+                offset=offset,
+                spent=budget.elapsed(),
+                with_start=True,
+            )
+            history = train(problem, rows, plan, held_out_rows, checkpoint, callbacks, progress)
             runs.append((_score(history, estimator.patience), problem, history))
     _, problem, history = min(runs, key=lambda run: run[0])
     fitted = _finish(problem, training, held_out, inputs, targets, history)
@@ -132,6 +146,11 @@ def _score(history: list[dict[str, Any]], patience: int | None) -> float:
     return min(record["validation_nll"] for record in kept)
 
 
+def _informed(callbacks: Sequence[Callback], model: Callable[[], TablePredictor]) -> list[Callback]:
+    """Callbacks whose records can be asked for the model as it is: ``record["model"]()`` is a predictor."""
+    return [lambda record, callback=callback: callback({**record, "model": model}) for callback in callbacks]
+
+
 def _finish(
     problem: Problem,
     training: Table,
@@ -140,10 +159,7 @@ def _finish(
     targets: Standardizer,
     history: list[dict[str, Any]],
 ) -> Fitted:
-    with torch.no_grad():
-        inner = problem.family.predictor().cpu()
-        noise = problem.likelihood.at(None).variance.double().cpu().flatten()
-    predictor = TablePredictor(inner, inputs, targets, noise * torch.as_tensor(targets.scale).square())
+    predictor = _predictor(problem, inputs, targets)
     jitter = float(problem.family.jitter.max())
     if jitter > LARGE_JITTER:
         warnings.warn(
@@ -152,6 +168,14 @@ def _finish(
             stacklevel=4,
         )
     return Fitted(problem, training, held_out, inputs, targets, predictor, history, jitter)
+
+
+@torch.no_grad()
+def _predictor(problem: Problem, inputs: Standardizer, targets: Standardizer) -> TablePredictor:
+    """The present parameters as a predictor in the units of the table."""
+    noise = problem.likelihood.at(None).variance.double().cpu().flatten()
+    noise_variance = noise * torch.as_tensor(targets.scale).square()
+    return TablePredictor(problem.family.predictor().cpu(), inputs, targets, noise_variance)
 
 
 def _scalings(estimator: Any, table: Table) -> tuple[Standardizer, Standardizer]:

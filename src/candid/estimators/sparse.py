@@ -17,25 +17,38 @@ from candid.engines import (
     match_noise,
     n_batches,
     place_points,
+    refine_hyperparameters,
     solve_weights,
 )
 from candid.estimators.base import GPRegressor, gp_estimator
 from candid.estimators.fitting import Setting
-from candid.families import Inducing
-from candid.methods import Composition, inducing_points
+from candid.estimators.inputs import Table
+from candid.families import Decoupled, Inducing, Orthogonal, Sparse
+from candid.kernels import Kernel
+from candid.methods import COLLAPSED, COLLAPSED_MOST_ROWS, Composition, inducing_points
+from candid.parameters import hyperparameters
 from candid.weights import WEIGHTS
 
 __all__ = ["SparseGPRegressor"]
 
 # Share of the kernel's diagonal at which factorisations start.
 JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
-# The warm start fits hyper-parameters to this many rows, in at most this share of the time.
-WARM_ROWS, WARM_SHARE = 600, 0.25
+# The warm start first fits hyper-parameters to this many rows; each of its parts takes at most this share of the time.
+WARM_ROWS, WARM_SHARE = 500, 0.2
 # q(u) has a closed form for every β > 0, and takes this one for β = 0.
 LEAST_BETA = 1e-3
-# Default length of training: this many epochs, but at least so many steps from a warm start, or from elsewhere.
-DEFAULT_EPOCHS, WARM_STEPS, COLD_STEPS = 30, 100, 1000
-DEFAULT_RATE = 0.01
+# Default length of training from a warm start: so many steps, but not more epochs than this. Above so many rows the
+# number of steps grows with the square root of the rows.
+WARM_STEPS, MOST_EPOCHS, MANY_ROWS = 1500, 40, 40_000
+# From elsewhere: so many epochs, and at least so many steps.
+COLD_EPOCHS, COLD_STEPS = 30, 1000
+# Rounds of L-BFGS for objectives of all rows.
+COLLAPSED_ROUNDS = 10
+# Learning rates of hyper-parameters and inducing points, of q(u) by Adam, of q(u) along natural gradients; from a cold
+# start, of everything.
+RATE, Q_RATE, NATURAL_RATE, COLD_RATE = 0.03, 0.1, 0.05, 0.01
+# From a warm start on fewer rows than this, rates are in proportion to the rows, down to a tenth.
+FEW_ROWS = 10_000
 
 
 @gp_estimator
@@ -44,24 +57,41 @@ class SparseGPRegressor(GPRegressor):
 
     Parameters
     ----------
-    objective : {"predictive", "elbo"}, default="predictive"
-        What is maximised: the log of the predictive density (PPGPR), or the evidence lower bound (SVGP).
+    objective : {"predictive", "elbo", "vfitc", "fitc_elbo", "robust", "sgpr", "fitc"}, default="predictive"
+        What is maximised: the log of the predictive density (PPGPR), the evidence lower bound (SVGP) or one that counts
+        what the inducing points cannot explain as noise (variational FITC, and a variant with a bound on that part,
+        too), a score that trusts outliers less (γ-robust); or, from all rows at once and with q(u) in closed form, the
+        collapsed bound (SGPR) or the marginal likelihood of FITC.
     covariance : {"full", "diagonal", "none"}, default="full"
         Covariance of q(u), the distribution of the inducing values; "none" is a point estimate.
+    decouple : {None, "inducing", "orthogonal"}, default=None
+        Whether the mean has inducing points of its own: instead of those of the variance (PPGPR-MFD), or besides them
+        and orthogonal to them (OD-SVGP).
     beta : float, default=0.2
         Weight of the KL penalty (of −log p(u) for a point estimate).
+    gamma : float, default=1.03
+        Of the γ-robust score: above 1, where it would be the evidence lower bound.
     n_inducing : int, default=500
         Number of inducing points; at most one for each distinct row is used.
+    n_mean_inducing : int, optional
+        Number of the mean's own inducing points, if it has them; by default ``n_inducing``.
     init : {"warm", "kmeans", "random"} or array of shape (M, D), default="warm"
-        Where training starts. "warm": kernel and noise from the exact marginal likelihood of some rows, inducing points
-        by k-means, q(u) in closed form. An array (in the units of X) is a warm start with these inducing points.
-        "kmeans" and "random" only place the inducing points and leave the rest cold.
-    batch_size : int, default=1024
+        Where training starts. "warm": kernel and noise from the exact marginal likelihood of some rows and the
+        leave-one-out likelihood of neighbours among all rows, inducing points by k-means, q(u) in closed form. An array
+        (in the units of X) is a warm start with these inducing points (those that the mean has of its own are placed by
+        k-means). "kmeans" and "random" only place the inducing points and leave the rest cold.
+    optimizer : {"auto", "adam", "natural"}, default="auto"
+        How q(u) moves: by Adam or along natural gradients. "auto" takes these where they are defined: for the bounds
+        "elbo", "vfitc" and "fitc_elbo" with a full covariance and without decoupling. All the rest moves by Adam.
+    batch_size : int, default=256
     max_epochs : int, optional
-        By default 30 epochs, or 100 steps where that is more (1000 from a cold start).
+        By default as many as make 1500 steps (more on more than 40,000 rows), but not more than 40; from a cold start
+        30, or 1000 steps where that is more. For objectives of all rows, rounds of L-BFGS, by default 10.
     lr : float, optional
-        Learning rate of Adam, by default 0.01. From a warm start on less than ten thousand rows it is in proportion to
-        the rows (but at least 0.001), because there the start is close to the optimum.
+        Learning rate of hyper-parameters and inducing points, by default 0.03 from a warm start and 0.01 from a cold
+        one. From a warm start on less than ten thousand rows it is in proportion to the rows, down to a tenth of that.
+    q_lr : float, optional
+        Learning rate of q(u), by default 0.1 (along natural gradients 0.05) from a warm start, 0.01 from a cold one.
     schedule : {"cosine", "step", "constant"}, default="cosine"
         How the learning rate decays.
     dtype : {"float32", "float64"}, default="float32"
@@ -130,67 +160,121 @@ class SparseGPRegressor(GPRegressor):
 
     objective: str = "predictive"
     covariance: str = "full"
+    decouple: str | None = None
     beta: float = 0.2
+    gamma: float = 1.03
     n_inducing: int = 500
+    n_mean_inducing: int | None = None
     init: str | np.ndarray = "warm"
+    optimizer: str = "auto"
+    q_lr: float | None = None
+    batch_size: int = 256
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GPRegressor._parameter_constraints,
         "objective": [str],
         "covariance": [StrOptions({"none", "diagonal", "full"})],
+        "decouple": [StrOptions({"inducing", "orthogonal"}), None],
         "beta": [Interval(Real, 0, None, closed="left")],
+        "gamma": [Interval(Real, 1, None, closed="neither")],
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
+        "n_mean_inducing": [Interval(Integral, 1, None, closed="left"), None],
         "init": [StrOptions({"warm", "kmeans", "random"}), "array-like"],
+        "optimizer": [StrOptions({"auto", "adam", "natural"})],
+        "q_lr": [Interval(Real, 0, None, closed="neither"), None],
     }
-    _shaping: ClassVar[tuple[str, ...]] = (*GPRegressor._shaping, "covariance", "dtype")
+    _shaping: ClassVar[tuple[str, ...]] = (*GPRegressor._shaping, "covariance", "decouple", "dtype")
 
     def _composition(self) -> Composition:
-        return inducing_points(self.objective, self.covariance)
+        return inducing_points(self.objective, self.covariance, self.decouple, self.optimizer)
 
     def _model_dtype(self) -> torch.dtype:
-        return getattr(torch, self.dtype)
+        return torch.float64 if self._collapsed else getattr(torch, self.dtype)
+
+    @property
+    def _collapsed(self) -> bool:
+        """Whether the objective needs all rows at once."""
+        return self.objective in COLLAPSED
 
     @property
     def _warm(self) -> bool:
         """Whether a new model starts close to the optimum."""
         return not (isinstance(self.init, str) and self.init in ("kmeans", "random"))
 
+    def _check_table(self, table: Table) -> None:
+        if self._collapsed and len(table) > COLLAPSED_MOST_ROWS:
+            raise ValueError(
+                f"objective={self.objective!r} needs all rows in memory at once, and {len(table)} are too many (more "
+                f"than {COLLAPSED_MOST_ROWS}); use mini-batches: candid.make_gp('svgp') or candid.make_gp('vfitc')"
+            )
+        if self._collapsed and self.covariance != "full":
+            raise ValueError(
+                f"with objective={self.objective!r}, q(u) follows in closed form and has a full covariance; leave "
+                "covariance='full', or use objective='elbo'"
+            )
+
     def _plan(self, setting: Setting, seed: int) -> Plan:
         n_rows, kept = len(setting.rows), self._kept(setting) is not None
-        steps = WARM_STEPS if self._warm or kept else COLD_STEPS
-        epochs = max(DEFAULT_EPOCHS, math.ceil(steps / n_batches(n_rows, self.batch_size)))
-        close = self._warm and not kept
-        rate = DEFAULT_RATE * min(max(n_rows / 10_000, 0.1), 1.0) if close else DEFAULT_RATE
+        steppers = self._composition().steppers
+        if self._warm:
+            scale = 1.0 if kept else min(max(n_rows / FEW_ROWS, 0.1), 1.0)
+            q_rate = NATURAL_RATE if steppers.get("weights") == "natural" else scale * Q_RATE
+            rate = scale * RATE
+        else:
+            rate = q_rate = COLD_RATE
         return Plan(
-            steppers=self._composition().steppers,
-            max_epochs=epochs if self.max_epochs is None else self.max_epochs,
-            batch_size=self.batch_size,
+            steppers=steppers,
+            max_epochs=self._default_epochs(n_rows) if self.max_epochs is None else self.max_epochs,
+            batch_size=n_rows if self._collapsed else self.batch_size,
             lr=rate if self.lr is None else self.lr,
+            rates={"weights": q_rate if self.q_lr is None else self.q_lr},
             schedule=self.schedule,
             patience=self.patience,
             seed=seed,
         )
 
-    def _build(self, setting: Setting, seed: int) -> Problem:
-        rows, made_of = setting.rows, self._composition()
-        kernel, mean, likelihood, prior = self._parts(setting, seed)
-        kept = self._kept(setting)
-        if self._warm and kept is None:
-            time_left = setting.budget.left()
-            share = None if time_left is None else WARM_SHARE * time_left
-            fit_hyperparameters(kernel, mean, likelihood, prior, rows, WARM_ROWS, seed, time_budget=share)
-        points = self._points(setting, seed).to(rows.x) if kept is None else kept.points.detach()
-        weights = WEIGHTS[str(made_of.weights)](points.shape[-2], tuple(points.shape[:-2]))
-        family = Inducing(kernel, mean, points, weights, JITTER[rows.x.dtype]).to(rows.x)
-        if kept is not None:
-            weights.load_state_dict(kept.weights.state_dict())
-        elif self._warm:
-            elbo = self.objective == "elbo"
-            match_noise(family, likelihood, prior, rows, share=1.0 if elbo else 0.5)
-            solve_weights(family, likelihood, rows, max(self.beta, LEAST_BETA), residual_is_noise=not elbo)
-        return Problem(family, likelihood, made_of.objective, {"kl": self.beta}, prior)
+    def _default_epochs(self, n_rows: int) -> int:
+        if self._collapsed:
+            return COLLAPSED_ROUNDS
+        per_epoch = n_batches(n_rows, self.batch_size)
+        if self._warm:
+            steps = WARM_STEPS * max(1.0, math.sqrt(n_rows / MANY_ROWS))
+            return min(math.ceil(steps / per_epoch), MOST_EPOCHS)
+        return max(COLD_EPOCHS, math.ceil(COLD_STEPS / per_epoch))
 
-    def _kept(self, setting: Setting) -> Inducing | None:
+    def _build(self, setting: Setting, seed: int) -> Problem:
+        rows = setting.rows
+        kernel, mean, likelihood, prior = self._parts(setting, seed)
+        options = {"gamma": self.gamma} if self.objective == "robust" else {}
+        family = self._kept(setting)
+        if family is not None:
+            family.kernel, family.mean = kernel, mean
+            return Problem(family, likelihood, self.objective, {"kl": self.beta}, prior, options)
+        if self._warm:
+            parts = (kernel, mean, likelihood, prior, rows)
+            fit_hyperparameters(*parts, WARM_ROWS, seed, time_budget=_share(setting))
+            if len(rows) > WARM_ROWS:
+                refine_hyperparameters(*parts, seed, time_budget=_share(setting))
+        family = self._family(setting, kernel, mean, seed)
+        if self._warm:
+            bound = self.objective in ("elbo", "robust", "sgpr")
+            match_noise(family, likelihood, prior, rows, share=1.0 if bound else 0.5)
+            solve_weights(family, likelihood, rows, max(self.beta, LEAST_BETA), residual_is_noise=not bound)
+        return Problem(family, likelihood, self.objective, {"kl": self.beta}, prior, options)
+
+    def _family(self, setting: Setting, kernel: Kernel, mean: Any, seed: int) -> Sparse:
+        """The family with its inducing points in place, and nothing else known."""
+        rows, made_of = setting.rows, self._composition()
+        points = self._points(setting, kernel, seed)
+        weights = WEIGHTS[str(made_of.weights)](points.shape[-2], tuple(points.shape[:-2]))
+        jitter = JITTER[rows.x.dtype]
+        if made_of.family == "inducing":
+            return Inducing(kernel, mean, points, weights, jitter).to(rows.x)
+        own = self._placed(setting, kernel, self.n_mean_inducing or self.n_inducing, seed + 1)
+        family = Decoupled if made_of.family == "decoupled" else Orthogonal
+        return family(kernel, mean, own, points, weights.to(rows.x), jitter).to(rows.x)
+
+    def _kept(self, setting: Setting) -> Sparse | None:
         """The family whose points and q(v) training goes on with.
 
         A model of few rows had few points; with more rows it may have more, and then starts from new ones. Points that
@@ -198,21 +282,42 @@ class SparseGPRegressor(GPRegressor):
         """
         family = setting.start.family if setting.start is not None else None
         wanted = self.n_inducing if isinstance(self.init, str) else 1
-        return family if isinstance(family, Inducing) and family.points.shape[-2] >= wanted else None
+        return family if isinstance(family, Sparse) and family.points.shape[-2] >= wanted else None
 
-    def _points(self, setting: Setting, seed: int) -> torch.Tensor:
+    def _points(self, setting: Setting, kernel: Kernel, seed: int) -> torch.Tensor:
         """Inducing points of each output, (P, M, D)."""
-        rows = setting.rows
-        n_outputs, n_features = rows.y.shape[1], rows.x.shape[1]
-        if not isinstance(self.init, str):
-            given = np.asarray(self.init, dtype=np.float64)
-            if given.ndim != 2 or given.shape[1] != n_features or not len(given):
-                raise ValueError(
-                    f"init must have shape (M, {n_features}), a column for each feature; got {given.shape}"
-                )
-            if not np.isfinite(given).all():
-                raise ValueError("init has inducing points at NaN or infinity; give finite ones, in the units of X")
-            return torch.as_tensor(setting.inputs(given)).expand(n_outputs, *given.shape)
+        if isinstance(self.init, str):
+            return self._placed(setting, kernel, self.n_inducing, seed)
+        n_features = setting.rows.x.shape[1]
+        given = np.asarray(self.init, dtype=np.float64)
+        if given.ndim != 2 or given.shape[1] != n_features or not len(given):
+            raise ValueError(f"init must have shape (M, {n_features}), a column for each feature; got {given.shape}")
+        if not np.isfinite(given).all():
+            raise ValueError("init has inducing points at NaN or infinity; give finite ones, in the units of X")
+        return self._for_each_output(setting, setting.inputs(given))
+
+    def _placed(self, setting: Setting, kernel: Kernel, n_points: int, seed: int) -> torch.Tensor:
+        """Points where the rows are; a warm start measures distances in lengthscales."""
         how = "random" if self.init == "random" else "kmeans"
-        x = rows.x.double().cpu().numpy()
-        return torch.as_tensor(place_points(x, self.n_inducing, how, seed)).expand(n_outputs, -1, -1)
+        lengths = _lengthscales(kernel, setting.rows.x.shape[1]) if self._warm else None
+        points = place_points(setting.rows.x.double().cpu().numpy(), n_points, how, seed, lengths)
+        return self._for_each_output(setting, points)
+
+    def _for_each_output(self, setting: Setting, points: np.ndarray) -> torch.Tensor:
+        rows = setting.rows
+        return torch.as_tensor(points).to(rows.x).expand(rows.y.shape[1], *points.shape)
+
+
+def _share(setting: Setting) -> float | None:
+    """Seconds that a part of the warm start may take."""
+    time_left = setting.budget.left()
+    return None if time_left is None else WARM_SHARE * time_left
+
+
+def _lengthscales(kernel: Kernel, n_features: int) -> np.ndarray | None:
+    """One lengthscale for each feature, averaged over outputs; None for a kernel that has no or several of them."""
+    found = [value for name, value in hyperparameters(kernel) if name.endswith("lengthscale")]
+    if len(found) != 1:
+        return None
+    logarithms = found[0].value.detach().double().cpu().log()
+    return logarithms.reshape(-1, logarithms.shape[-1]).mean(0).exp().expand(n_features).numpy()

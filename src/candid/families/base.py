@@ -43,3 +43,10 @@ class Family(nn.Module, ABC):
     @abstractmethod
     def predictor(self) -> Predictor:
         """A frozen predictor in float64, which shares nothing with the family."""
+
+    def draft_predictor(self) -> Predictor:
+        """The same, made to be used once, as for held-out rows while training goes on.
+
+        It need not be as quick for each row if that saves time in making it.
+        """
+        return self.predictor()

@@ -11,6 +11,7 @@ from torch import Tensor
 from candid.families.base import Family
 from candid.families.means import Mean
 from candid.families.predictor import BasisPredictor
+from candid.families.squares import SignedSquares
 from candid.kernels import Kernel
 from candid.likelihoods import GaussianSites
 from candid.linalg import cholesky
@@ -60,13 +61,12 @@ class Exact(Family):
         index = torch.arange(frozen.x.shape[0], device=frozen.x.device)
         targets, noise = frozen.sites(index)
         scale = torch.ones((), dtype=torch.float64) if amplitude is None else amplitude[..., None, None]
-        # C = s K + diag(σ²/w),   c = s C⁻¹(y − mu),   W = √s L⁻¹
+        # C = s K + diag(σ²/w) = L Lᵀ,   c = s C⁻¹(y − mu),   W = (L/√s)⁻¹
         covariance = scale * unit(frozen.x) + torch.diag_embed((noise / frozen.weight.unsqueeze(-1)).mT)
         factor = cholesky(covariance, frozen.jitter)
         self.jitter.copy_(factor.jitter)
         residual = (targets - frozen.mean(frozen.x)).mT.unsqueeze(-1)
         coefficients = scale * torch.cholesky_solve(residual, factor.lower)
-        identity = torch.eye(index.shape[0], dtype=torch.float64, device=frozen.x.device).expand_as(factor.lower)
-        whitener = scale.sqrt() * torch.linalg.solve_triangular(factor.lower, identity, upper=False)
+        explained = SignedSquares.explained(factor.lower / scale.sqrt(), None)
         points = frozen.x.expand(*factor.lower.shape[:-2], *frozen.x.shape).clone()
-        return BasisPredictor(frozen.kernel, frozen.mean, points, coefficients.squeeze(-1), whitener, None)
+        return BasisPredictor(frozen.kernel, frozen.mean, points, coefficients.squeeze(-1), explained)

@@ -12,10 +12,14 @@ from torch import Tensor, nn
 
 from candid.families.axes import for_each_gp
 from candid.families.means import Mean, mean_from_spec
+from candid.families.squares import SignedSquares
 from candid.kernels import Kernel, kernel_from_spec
 from candid.marginal import Marginal
 
-__all__ = ["BasisPredictor", "Joint", "Predictor", "predictor_from_spec"]
+__all__ = ["BasisPredictor", "Joint", "Predictor"]
+
+# What describes a basis predictor.
+PARTS = {"type", "kernel", "mean", "points", "coefficients", "explained"}
 
 
 @dataclass(frozen=True)
@@ -34,7 +38,11 @@ class Predictor(nn.Module, ABC):
 
     @abstractmethod
     def marginal(self, x: Float[Tensor, "*#chains n d"], mean_only: bool = False) -> Marginal:
-        """Marginals of the rows of ``x``; ``mean_only`` leaves both variances at zero and does not compute them."""
+        """Marginals of the rows of ``x``.
+
+        Only training needs the parts of the variance apart: here ``residual`` is all of it, and ``spread`` is zero.
+        With ``mean_only``, neither is computed, and both are zero.
+        """
 
     @abstractmethod
     def joint(self, x: Float[Tensor, "*#chains n d"]) -> Joint:
@@ -42,78 +50,70 @@ class Predictor(nn.Module, ABC):
 
     @abstractmethod
     def to_spec(self) -> dict[str, Any]:
-        """A JSON-able description from which :func:`predictor_from_spec` rebuilds everything but the tensors."""
+        """A JSON-able description, from which everything but the tensors can be rebuilt."""
 
 
 class BasisPredictor(Predictor):
-    r"""Predictions from kernel functions at M points: inducing points, or the training rows of an exact GP.
+    r"""Predictions from kernel functions at some points: inducing points, or the training rows of an exact GP.
 
-    With k = unit kernel between the points and x, a = W k and the kernel's amplitude s (all cached):
+    With k = unit kernel between the points and x, and the kernel's amplitude s:
 
-        mean = mu(x) + kᵀ c        residual = s(k(x,x) − aᵀa)        spread = s ‖Rᵀ a‖²
+        mean = mu(x) + kᵀ c        variance = s(k(x,x) − Σ_j sign_j (G k)_j²)
+
+    The mean may have points of its own: it uses the first of all points, as many as there are coefficients, and the
+    variance the last ones, as many as G has columns.
 
     Parameters
     ----------
     kernel, mean : Kernel, Mean
-        As fitted; the predictor keeps copies.
+        As fitted; the predictor keeps them.
     points : Tensor
-        Z, (\*chains, output, M, feature).
+        All points, (\*chains, output, M, feature).
     coefficients : Tensor
-        c, (\*chains, output, M).
-    whitener : Tensor
-        W = L⁻¹, (\*chains, output, M, M).
-    root : Tensor or None
-        R, as :meth:`candid.weights.Weights.root` gives it.
+        c, (\*chains, output, number of points of the mean).
+    explained : SignedSquares
+        G and the signs, batched as the points.
     """
 
     points: Tensor
     coefficients: Tensor
-    whitener: Tensor
-    root: Tensor | None
 
     def __init__(
         self,
         kernel: Kernel,
         mean: Mean,
         points: Float[Tensor, "*chains p m d"],
-        coefficients: Float[Tensor, "*chains p m"],
-        whitener: Float[Tensor, "*chains p m m"],
-        root: Float[Tensor, "*chains p m"] | Float[Tensor, "*chains p m m"] | None,
+        coefficients: Float[Tensor, "*chains p c"],
+        explained: SignedSquares,
     ) -> None:
         super().__init__()
-        self.kernel, self.mean = kernel, mean
+        self.kernel, self.mean, self.explained = kernel, mean, explained
         self.register_buffer("points", points)
         self.register_buffer("coefficients", coefficients)
-        self.register_buffer("whitener", whitener)
-        self.register_buffer("root", root)
         self.n_points = points.shape[-2]
         self.requires_grad_(False)
 
     def marginal(self, x: Float[Tensor, "*#chains n d"], mean_only: bool = False) -> Marginal:
         amplitude, unit = self.kernel.split()
         rows = for_each_gp(x)
-        cross = unit(self.points, rows)
+        cross = self._cross_of_mean(unit, rows)
         mean = self._mean(x, cross)
+        nothing = mean.new_zeros(()).expand_as(mean)
         if mean_only:
-            nothing = mean.new_zeros(()).expand_as(mean)
             return Marginal(mean, nothing, nothing)
-        features = self.whitener @ cross
-        residual = (unit.diagonal(rows) - features.square().sum(-2)).clamp_min(0.0)
-        spread = self._root_times(features).square().sum(-2) if self.root is not None else torch.zeros_like(residual)
+        # s(k(x,x) − Σ_j sign_j (G k)_j²)
+        explained = self.explained.diagonal(self._cross_of_variance(unit, rows, cross))
+        variance = (unit.diagonal(rows) - explained).clamp_min(0.0)
         if amplitude is not None:
-            residual, spread = residual * amplitude.unsqueeze(-1), spread * amplitude.unsqueeze(-1)
-        return Marginal(mean, residual.mT, spread.mT)
+            variance = amplitude.unsqueeze(-1) * variance
+        return Marginal(mean, variance.mT, nothing)
 
     def joint(self, x: Float[Tensor, "*#chains n d"]) -> Joint:
         amplitude, unit = self.kernel.split()
         rows = for_each_gp(x)
-        cross = unit(self.points, rows)
-        features = self.whitener @ cross
-        # s(K_xx − AᵀA + AᵀRRᵀA)
-        covariance = unit(rows) - features.mT @ features
-        if self.root is not None:
-            uncertain = self._root_times(features)
-            covariance = covariance + uncertain.mT @ uncertain
+        cross = self._cross_of_mean(unit, rows)
+        # s(K_xx − (G K)ᵀ diag(sign) G K)
+        covariance = unit(rows) - self.explained.matrix_of(self._cross_of_variance(unit, rows, cross))
         if amplitude is not None:
             covariance = covariance * amplitude[..., None, None]
         # Rounding leaves the two triangles a little apart, which matters where nearly everything cancels.
@@ -123,11 +123,15 @@ class BasisPredictor(Predictor):
         # mu(x) + kᵀ c
         return self.mean(x) + (self.coefficients.unsqueeze(-2) @ cross).squeeze(-2).mT
 
-    def _root_times(self, features: Tensor) -> Tensor:
-        """Rᵀ A, where R may be kept as its diagonal."""
-        assert self.root is not None
-        diagonal = self.root.dim() == features.dim() - 1
-        return self.root.unsqueeze(-1) * features if diagonal else self.root.mT @ features
+    def _cross_of_mean(self, unit: Kernel, rows: Tensor) -> Tensor:
+        return unit(self.points[..., : self.coefficients.shape[-1], :], rows)
+
+    def _cross_of_variance(self, unit: Kernel, rows: Tensor, cross: Tensor) -> Tensor:
+        """Kernel values at the last points, which are among those of the mean if it uses all points."""
+        n_points = self.explained.matrix.shape[-1]
+        if cross.shape[-2] == self.n_points:
+            return cross[..., self.n_points - n_points :, :]
+        return unit(self.points[..., self.n_points - n_points :, :], rows)
 
     def to_spec(self) -> dict[str, Any]:
         return {
@@ -135,32 +139,18 @@ class BasisPredictor(Predictor):
             "kernel": self.kernel.to_spec(),
             "mean": self.mean.to_spec(),
             "points": list(self.points.shape),
-            "root": None if self.root is None else list(self.root.shape),
+            "coefficients": list(self.coefficients.shape),
+            "explained": self.explained.to_spec(),
         }
 
     @staticmethod
-    def from_spec(spec: dict[str, Any]) -> BasisPredictor:
-        *batch, n_points, n_features = (int(size) for size in spec["points"])
-
-        def shaped(*sizes: int) -> Tensor:
-            return torch.empty(*sizes, device="meta")
-
-        return BasisPredictor(
-            kernel_from_spec(spec["kernel"]),
-            mean_from_spec(spec["mean"]),
-            shaped(*batch, n_points, n_features),
-            shaped(*batch, n_points),
-            shaped(*batch, n_points, n_points),
-            None if spec["root"] is None else shaped(*(int(size) for size in spec["root"])),
+    def from_spec(spec: dict[str, Any], code: Any = None) -> BasisPredictor:
+        if spec.keys() != PARTS:
+            raise ValueError(f"a basis predictor has the parts {sorted(PARTS)}, but its description {sorted(spec)}")
+        points, coefficients = (
+            torch.empty([int(size) for size in spec[name]], device="meta") for name in ("points", "coefficients")
         )
-
-
-def predictor_from_spec(spec: dict[str, Any]) -> Predictor:
-    """Rebuild a predictor; its tensors are still to be loaded with ``load_state_dict(…, assign=True)``.
-
-    Until then its own tensors take no memory, so a description of any size does no harm.
-    """
-    makers = {"basis": BasisPredictor.from_spec}
-    if spec.get("type") not in makers:
-        raise ValueError(f"unknown kind of predictor {spec.get('type')!r}")
-    return makers[spec["type"]](spec)
+        explained = SignedSquares.from_spec(spec["explained"])
+        return BasisPredictor(
+            kernel_from_spec(spec["kernel"], code), mean_from_spec(spec["mean"]), points, coefficients, explained
+        )

@@ -1,11 +1,13 @@
 """Covariance functions.
 
-Stationary kernels, periodic and linear ones, and their sums and products, all with leading batch dimensions:
-hyper-parameters of shape (P, 1, D) with inputs (P, M, D) and (B, D) give (P, M, B).
+Stationary kernels, periodic and linear ones, their sums and products, and any kernel of GPyTorch, all with leading
+batch dimensions: hyper-parameters of shape (P, 1, D) with inputs (P, M, D) and (B, D) give (P, M, B).
 """
 
 from candid.kernels.base import Kernel
 from candid.kernels.composite import Product, Scale, Sum
+from candid.kernels.foreign import adopt, from_gpytorch
+from candid.kernels.gpytorch_kernel import GPyTorchKernel, is_gpytorch
 from candid.kernels.linear import Linear
 from candid.kernels.parse import make_kernel
 from candid.kernels.periodic import Periodic
@@ -15,6 +17,7 @@ from candid.kernels.units import in_units
 
 __all__ = [
     "RBF",
+    "GPyTorchKernel",
     "Kernel",
     "Linear",
     "Matern12",
@@ -26,7 +29,10 @@ __all__ = [
     "Scale",
     "Stationary",
     "Sum",
+    "adopt",
+    "from_gpytorch",
     "in_units",
+    "is_gpytorch",
     "kernel_from_spec",
     "make_kernel",
 ]

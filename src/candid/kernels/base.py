@@ -104,11 +104,11 @@ class Kernel(nn.Module, ABC):
         }
 
     @staticmethod
-    def from_spec(spec: dict[str, Any]) -> Kernel:
+    def from_spec(spec: dict[str, Any], code: Any = None) -> Kernel:
         """The kernel that :meth:`to_spec` described; see :func:`~candid.kernels.kernel_from_spec`."""
         from candid.kernels.spec import kernel_from_spec
 
-        return kernel_from_spec(spec)
+        return kernel_from_spec(spec, code)
 
     def __add__(self, other: Kernel) -> Kernel:
         from candid.kernels.composite import Sum

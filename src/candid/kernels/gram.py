@@ -14,7 +14,6 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from candid.kernels.precision import full_precision
 from candid.kernels.profiles import Profile
@@ -62,27 +61,28 @@ class _StationaryGram(torch.autograd.Function):
             if symmetric:
                 # A point has no distance to itself; left in, its terms would cancel only up to rounding.
                 v.diagonal(dim1=-2, dim2=-1).zero_()
+            row_sums, column_sums = v.sum(-1, keepdim=True), v.sum(-2).unsqueeze(-1)
             rows = columns = v.new_empty(0)
-            needs_columns = needs_x2 or (symmetric and needs_x1)
             with full_precision(grad.device):
                 if needs_x1 or needs_lengthscale:
-                    rows = v @ pad(b, (0, 1), value=1.0)  # V b and, as the last column, rowsum(V)
-                if needs_columns:
-                    columns = v.mT @ pad(a, (0, 1), value=1.0)  # Vᵀ a and colsum(V)
+                    # V b; a thin matrix is multiplied fastest as a few long rows
+                    rows = (b.mT.contiguous() @ v.mT).mT
+                if needs_x2 or (symmetric and needs_x1):
+                    # Vᵀ a
+                    columns = (a.mT @ v).mT
 
             # From scaled inputs back to inputs: a = √stretch·x/ℓ.
             factor = 2.0 * ctx.profile.slope * math.sqrt(ctx.profile.stretch)
             if needs_x1:
                 # ā = 2(rowsum(V)·a − V b), and for k(x, x) the same again with Vᵀ
-                a_bar = _pull(rows, a) + _pull(columns, a) if symmetric else _pull(rows, a)
-                x1_bar = (factor * a_bar / lengthscale).sum_to_size(ctx.shapes[0])
+                a_bar = (row_sums + column_sums) * a - rows - columns if symmetric else row_sums * a - rows
+                x1_bar = (factor / lengthscale * a_bar).sum_to_size(ctx.shapes[0])
             if needs_x2:
                 # b̄ = 2(colsum(V)·b − Vᵀ a)
-                x2_bar = (factor * _pull(columns, b) / lengthscale).sum_to_size(ctx.shapes[1])
+                x2_bar = (factor / lengthscale * (column_sums * b - columns)).sum_to_size(ctx.shapes[1])
             if needs_lengthscale:
                 # ℓ̄ = −(Σ a ā + Σ b b̄)/ℓ = −2(Σ rowsum(V) a² + Σ colsum(V) b² − 2 Σ a·(V b))/ℓ
-                column_sums = columns[..., -1:] if needs_columns else v.sum(-2).unsqueeze(-1)
-                moment = (a * (rows[..., -1:] * a - 2.0 * rows[..., :-1])).sum(-2, keepdim=True)
+                moment = (a * (row_sums * a - 2.0 * rows)).sum(-2, keepdim=True)
                 moment = moment + (column_sums * b.square()).sum(-2, keepdim=True)
                 lengthscale_bar = (-2.0 * ctx.profile.slope * moment / lengthscale).sum_to_size(ctx.shapes[2])
 
@@ -91,11 +91,6 @@ class _StationaryGram(torch.autograd.Function):
             for slope, shape in zip(slopes, ctx.shapes[3:], strict=True)
         ]
         return None, x1_bar, x2_bar, lengthscale_bar, *shape_bars
-
-
-def _pull(sums: Tensor, points: Tensor) -> Tensor:
-    """rowsum(V)·a − V b, from V [b, 1]."""
-    return sums[..., -1:] * points - sums[..., :-1]
 
 
 def _scaled(profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> tuple[Tensor, Tensor | None]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from typing import Any
 
 from candid.kernels.base import Kernel
 from candid.kernels.composite import Product, Scale, Sum
+from candid.kernels.foreign import adopt
 from candid.kernels.linear import Linear
 from candid.kernels.periodic import Periodic
 from candid.kernels.stationary import RBF, Matern12, Matern32, Matern52, RationalQuadratic
@@ -31,15 +33,15 @@ _KNOWN: dict[str, Callable[[int], Kernel]] = {
 }
 
 
-def make_kernel(kernel: str | Kernel, n_features: int, ard: bool = True, batch_shape: tuple[int, ...] = ()) -> Kernel:
+def make_kernel(kernel: Any, n_features: int, ard: bool = True, batch_shape: tuple[int, ...] = ()) -> Kernel:
     """A kernel for tables of ``n_features`` columns, from a name, an expression or a kernel object.
 
     Parameters
     ----------
-    kernel : str or Kernel
+    kernel : str, Kernel or gpytorch.kernels.Kernel
         A name ("rbf", "matern12", "matern32", "matern52", "rq", "periodic", "linear"), or several joined by ``+`` and
         ``*``, where ``*`` binds tighter. Every summand gets an amplitude of its own. A kernel object is copied as it
-        is; no amplitude is added.
+        is; no amplitude is added. For kernels of GPyTorch see :func:`~candid.kernels.from_gpytorch`.
     n_features : int
         The number of features D.
     ard : bool, default=True
@@ -55,9 +57,7 @@ def make_kernel(kernel: str | Kernel, n_features: int, ard: bool = True, batch_s
     if isinstance(kernel, str):
         summands = [Scale(_product(term, kernel, n_features)) for term in kernel.split("+")]
         kernel = summands[0] if len(summands) == 1 else Sum(*summands)
-    elif not isinstance(kernel, Kernel):
-        raise TypeError(f"a kernel is a name such as 'matern52' or a Kernel object, got {type(kernel).__name__}")
-    return kernel.build(n_features, ard, batch_shape)
+    return adopt(kernel).build(n_features, ard, batch_shape)
 
 
 def _product(term: str, expression: str, n_features: int) -> Kernel:

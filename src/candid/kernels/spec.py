@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 
 from candid.kernels.base import Kernel
 from candid.kernels.composite import Product, Scale, Sum
+from candid.kernels.foreign import adopt, foreign_parts
+from candid.kernels.gpytorch_kernel import GPyTorchKernel
 from candid.kernels.linear import Linear
 from candid.kernels.periodic import Periodic
 from candid.kernels.stationary import RBF, Matern12, Matern32, Matern52, RationalQuadratic
@@ -21,27 +24,52 @@ _COMBINATIONS = {kind.__name__: kind for kind in (Sum, Product)}
 _DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
-def kernel_from_spec(spec: dict[str, Any]) -> Kernel:
+def kernel_from_spec(spec: dict[str, Any], code: Any = None) -> Kernel:
     """Rebuild a kernel from :meth:`Kernel.to_spec`.
 
     The hyper-parameters have the right shapes and domains and arbitrary values; ``load_state_dict`` brings the values.
 
+    Parameters
+    ----------
+    spec : dict
+    code : Kernel or gpytorch.kernels.Kernel, optional
+        The kernel that the model was fitted with, whatever its values: a description holds no code, so parts that come
+        from another library are taken from here.
+
     Raises
     ------
     ValueError
-        If the description names an unknown type or does not fit the type it names.
+        If the description names an unknown type, does not fit the type it names, or needs other code.
     """
+    return _rebuild(spec, iter(()) if code is None else foreign_parts(adopt(code)))
+
+
+def _rebuild(spec: dict[str, Any], foreign: Iterator[GPyTorchKernel]) -> Kernel:
     try:
         name, parameters, parts = spec["type"], dict(spec["parameters"]), list(spec["parts"])
     except (KeyError, TypeError, ValueError):
         raise ValueError("a kernel is described by its type, parameters and parts; some of them are missing") from None
-    kernel = _empty(name, [kernel_from_spec(part) for part in parts])
+    if name == GPyTorchKernel.__name__:
+        return _foreign(spec, next(foreign, None))
+    kernel = _empty(name, [_rebuild(part, foreign) for part in parts])
     expected = {own for own, _ in kernel._own_parameters()}
     if set(parameters) != expected:
         raise ValueError(f"{name} has the parameters {sorted(expected)}, but its description has {sorted(parameters)}")
     for own, description in parameters.items():
         setattr(kernel, own, None if description is None else _parameter(description, own))
     return kernel
+
+
+def _foreign(spec: dict[str, Any], code: GPyTorchKernel | None) -> Kernel:
+    if code is None:
+        raise ValueError(
+            "the model has a GPyTorch kernel, whose code is not part of its description: give the kernel that it was "
+            "fitted with, as kernel=…"
+        )
+    try:
+        return code.described(spec).to(_DTYPES[spec["dtype"]])
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("the description of a GPyTorch kernel needs its code, batch, x_scale and dtype") from None
 
 
 def _empty(name: Any, parts: list[Kernel]) -> Kernel:

@@ -37,6 +37,25 @@ class GaussianRows:
         total = variance + self.variance
         return -0.5 * (LOG_2PI + total.log() + (y - mean).square() / total)
 
+    def blurred(self, variance: Tensor) -> GaussianRows:
+        """The likelihood p(y|g) = E p(y|g + e) for e ~ N(0, variance), as one of the same kind."""
+        return GaussianRows(self.variance + variance)
+
+    def robust_score(self, y: Tensor, mean: Tensor, variance: Tensor, gamma: float) -> Tensor:
+        """γ-score of f ~ N(mean, variance): E log p(y|f) where γ → 1, and bounded below where γ > 1.
+
+        With g = γ − 1 it is (γ/g)(E[p(y|f)^g] / (∫p(y|f)^γ dy)^(g/γ) − 1). Because the integral divides, the score is
+        proper: its expectation is largest at the true noise.
+        """
+        g = gamma - 1
+        # log E[p^g] = −(g/2) log 2πσ² − ½ log(1 + g·variance/σ²) − ½ g r²/(σ² + g·variance)
+        # log ∫p^γ  = −(g/2) log 2πσ² − ½ log γ
+        # What log 2πσ² counts in log E[p^g] − (g/γ) log ∫p^γ is −(g/2)(1 − g/γ) = −g/(2γ).
+        noise = self.variance
+        normaliser = (g / gamma) * (LOG_2PI + noise.log() - math.log(gamma))
+        misfit = torch.log1p(g * variance / noise) + g * (y - mean).square() / (noise + g * variance)
+        return (gamma / g) * torch.expm1(-0.5 * (normaliser + misfit))
+
 
 class Gaussian(nn.Module):
     """Gaussian noise, one variance for each output.

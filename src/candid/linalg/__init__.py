@@ -2,7 +2,23 @@
 
 from candid.linalg.autograd import first_order
 from candid.linalg.cholesky import Factor, NotPositiveDefinite, cholesky
+from candid.linalg.conditional import condition
 from candid.linalg.density import normal_log_density
+from candid.linalg.low_rank import low_rank_log_density
+from candid.linalg.neighbours import NeighbourIndex, nearest
+from candid.linalg.projection import project
 from candid.linalg.whitening import whiten
 
-__all__ = ["Factor", "NotPositiveDefinite", "cholesky", "first_order", "normal_log_density", "whiten"]
+__all__ = [
+    "Factor",
+    "NeighbourIndex",
+    "NotPositiveDefinite",
+    "cholesky",
+    "condition",
+    "first_order",
+    "low_rank_log_density",
+    "nearest",
+    "normal_log_density",
+    "project",
+    "whiten",
+]

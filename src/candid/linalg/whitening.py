@@ -1,8 +1,8 @@
 """Whitened features A = L⁻¹ K_zx, with a backward pass that never differentiates the factor.
 
-For a gradient Ā with respect to A, sym(X) = (X+Xᵀ)/2 and Φ(X) the lower triangle of X with its diagonal halved,
+For a gradient Ā with respect to A, and Σ the symmetric matrix whose lower triangle is that of Ā Aᵀ,
 
-    K̄_zx = L⁻ᵀ Ā          K̄_zz = −sym(L⁻ᵀ Φ(Ā Aᵀ) L⁻¹).
+    K̄_zx = L⁻ᵀ Ā          K̄_zz = −½ L⁻ᵀ Σ L⁻¹.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from candid.linalg.autograd import first_order
 from candid.linalg.cholesky import Factor, cholesky
+from candid.linalg.triangular import congruence, lower_half_of_product, solve_lower, solve_lower_transposed
 
 __all__ = ["whiten"]
 
@@ -31,7 +32,7 @@ def whiten(
 class _Whiten(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gram: Tensor, cross: Tensor, lower: Tensor) -> Tensor:
-        features = torch.linalg.solve_triangular(lower, cross, upper=False)
+        features = solve_lower(lower, cross)
         ctx.save_for_backward(lower, features)
         return features
 
@@ -42,14 +43,8 @@ class _Whiten(torch.autograd.Function):
         grad_gram = grad_cross = None
         if ctx.needs_input_grad[1]:
             # K̄_zx = L⁻ᵀ Ā
-            grad_cross = torch.linalg.solve_triangular(lower.mT, grad_features, upper=True)
+            grad_cross = solve_lower_transposed(lower, grad_features)
         if ctx.needs_input_grad[0]:
-            # Φ(Ā Aᵀ)
-            inner = (grad_features @ features.mT).tril_()
-            inner.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-            # L⁻ᵀ Φ L⁻¹
-            inner = torch.linalg.solve_triangular(lower.mT, inner, upper=True)
-            inner = torch.linalg.solve_triangular(lower, inner, upper=False, left=False)
-            # K̄_zz = −sym(·)
-            grad_gram = (inner + inner.mT).mul_(-0.5)
+            # K̄_zz = −½ L⁻ᵀ Σ L⁻¹
+            grad_gram = congruence(lower, lower_half_of_product(grad_features, features)).mul_(-0.5)
         return grad_gram, grad_cross, None

@@ -1,4 +1,5 @@
-"""Pictures of predictions. Every function takes and returns matplotlib axes; none touches pyplot or its state.
+"""Pictures of predictions and of training. Every function takes and returns matplotlib axes; none touches pyplot or its
+state.
 
 matplotlib is imported when the first picture is drawn, and is an optional dependency (``pip install
 candid-gp[report]``).
@@ -6,5 +7,6 @@ candid-gp[report]``).
 
 from candid.plots.calibration import calibration
 from candid.plots.one_feature import fit_1d
+from candid.plots.race import race
 
-__all__ = ["calibration", "fit_1d"]
+__all__ = ["calibration", "fit_1d", "race"]

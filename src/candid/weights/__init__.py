@@ -2,10 +2,11 @@
 
 from candid.weights.base import Weights
 from candid.weights.delta import Delta
+from candid.weights.natural import natural_step
 from candid.weights.normal import Diagonal, Full, Solved
 from candid.weights.solve import optimal_weights
 
 #: Kinds of q(v) by the name under which a method speaks of them.
 WEIGHTS: dict[str, type[Weights]] = {"delta": Delta, "diagonal": Diagonal, "full": Full, "solved": Solved}
 
-__all__ = ["WEIGHTS", "Delta", "Diagonal", "Full", "Solved", "Weights", "optimal_weights"]
+__all__ = ["WEIGHTS", "Delta", "Diagonal", "Full", "Solved", "Weights", "natural_step", "optimal_weights"]

@@ -7,6 +7,8 @@ from abc import ABC, abstractmethod
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from candid.linalg import project
+
 __all__ = ["Weights"]
 
 
@@ -16,28 +18,33 @@ class Weights(nn.Module, ABC):
     mean: Tensor  # (…, M)
 
     @abstractmethod
-    def spread(self, features: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch n"]:
-        """aᵀ S a for each column a of ``features``."""
-
-    @abstractmethod
     def penalty(self) -> Tensor:
         """KL(q ‖ N(0, I)) in nats, or −log N(m; 0, I) for a point; summed over the GPs (the last batch dimension)."""
 
     @abstractmethod
     def root(self) -> Tensor | None:
-        """What a predictor needs of S = R Rᵀ: None where S = 0, the diagonal of R (…, M), or R itself (…, M, M)."""
+        """What is needed of S = R Rᵀ: None where S = 0, the diagonal of R (…, M), or R itself (…, M, M)."""
 
     @abstractmethod
     def assign(self, mean: Float[Tensor, "*batch m"], precision: Float[Tensor, "*batch m m"]) -> None:
         """Set m, and S as near to ``precision``⁻¹ as this kind of q(v) allows (in the sense of the KL divergence)."""
 
+    def moments(
+        self, features: Float[Tensor, "*batch m n"]
+    ) -> tuple[Float[Tensor, "*batch n"], Float[Tensor, "*batch n"], Float[Tensor, "*batch n"]]:
+        """Mean aᵀm, explained variance aᵀa and spread aᵀSa for each column a of whitened features."""
+        return project(features, self.mean, self.root())
+
     def project(
         self, features: Float[Tensor, "*batch m n"]
     ) -> tuple[Float[Tensor, "*batch n"], Float[Tensor, "*batch n"]]:
         """Mean aᵀm and spread aᵀSa of the latent function for each column of whitened features."""
-        # mean = Aᵀ m
-        mean = (features.mT @ self.mean.unsqueeze(-1)).squeeze(-1)
-        return mean, self.spread(features)
+        mean, _, spread = self.moments(features)
+        return mean, spread
+
+    def spread(self, features: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch n"]:
+        """aᵀ S a for each column a of ``features``."""
+        return self.moments(features)[2]
 
 
 def over_gps(nats: Float[Tensor, "*batch"]) -> Tensor:

@@ -20,9 +20,6 @@ class Delta(Weights):
         super().__init__()
         self.mean = nn.Parameter(torch.zeros(*batch_shape, n_inducing))
 
-    def spread(self, features: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch n"]:
-        return features.new_zeros(()).expand(*features.shape[:-2], features.shape[-1])
-
     def penalty(self) -> Tensor:
         # −log N(m; 0, I)
         n_inducing = self.mean.shape[-1]

@@ -23,11 +23,6 @@ class Diagonal(Weights):
         self.mean = nn.Parameter(torch.zeros(*batch_shape, n_inducing))
         self.log_scale = nn.Parameter(torch.zeros(*batch_shape, n_inducing))
 
-    def spread(self, features: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch n"]:
-        # Σ_m s_m² a_m²
-        variance = (2 * self.log_scale).exp()
-        return (features.square().mT @ variance.unsqueeze(-1)).squeeze(-1)
-
     def penalty(self) -> Tensor:
         trace = (2 * self.log_scale).exp().sum(-1)
         log_det = 2 * self.log_scale.sum(-1)
@@ -50,10 +45,6 @@ class Full(Weights):
         super().__init__()
         self.mean = nn.Parameter(torch.zeros(*batch_shape, n_inducing))
         self.lower = nn.Parameter(torch.eye(n_inducing).expand(*batch_shape, n_inducing, n_inducing).clone())
-
-    def spread(self, features: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch n"]:
-        # ‖L_Sᵀ a‖²
-        return (self.root().mT @ features).square().sum(-2)
 
     def penalty(self) -> Tensor:
         lower = self.root()

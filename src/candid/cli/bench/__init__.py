@@ -1,0 +1,17 @@
+"""``candid bench``."""
+
+from __future__ import annotations
+
+import typer
+
+from candid.cli.bench.overview import list_benchmarks
+from candid.cli.bench.race import race
+from candid.cli.bench.run import run
+from candid.cli.bench.speed import speed
+
+__all__ = ["bench"]
+
+bench = typer.Typer(help="Measure this library on this machine.", no_args_is_help=True)
+bench.command("list")(list_benchmarks)
+for command in (run, speed, race):
+    bench.command()(command)

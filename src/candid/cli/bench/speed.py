@@ -1,0 +1,99 @@
+"""``candid bench speed``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rich.markup import escape
+
+from candid.bench.contenders import ACTIVITIES
+from candid.bench.markdown import GOOD, NOTHING
+from candid.bench.markdown import table as markdown_table
+from candid.bench.speed import Measurement, all_goals, default_goals, machine_rate, measure, precision_of
+from candid.cli.bench.options import whole_numbers
+from candid.cli.console import collected_warnings, note, output, result_table, working
+from candid.cli.environment import optional_versions, thread_count
+
+__all__ = ["speed"]
+
+COLUMNS = ("what", "method", "M", "D", "candid", "GPyTorch", "ratio", "target", "limit", "from the limit")
+LEGEND = (
+    "ratio: how many times faster candid is (✓ where the target is reached). limit: the matrix products and solves "
+    "that are needed, at the rate above; from the limit: how many times longer candid takes."
+)
+
+
+def speed(
+    quick: Annotated[bool, typer.Option("--quick", help="Only M = 100 and 300.")] = False,
+    inducing: Annotated[str | None, typer.Option(help="Numbers of inducing points instead, with commas.")] = None,
+    features: Annotated[int, typer.Option(min=1, help="Number of features that goes with --inducing.")] = 8,
+    batch_size: Annotated[int, typer.Option(min=1, help="Rows in a batch.")] = 1000,
+    repeats: Annotated[int, typer.Option(min=1, help="How often each time is taken; the median counts.")] = 9,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table to this file, too.")] = None,
+) -> None:
+    """Time training steps (forward, backward, Adam) and predictions of 2,000 rows and of one, beside GPyTorch."""
+    goals = default_goals(quick, batch_size)
+    if inducing is not None:
+        goals = all_goals(whole_numbers(inducing, "--inducing"), features, batch_size)
+    with collected_warnings(), working("Measuring …") as tell:
+        measurements = measure(goals, repeats, tell=lambda text: tell(f"Measuring {text}"))
+    console = output()
+    if measurements[0].gpytorch is None:
+        note(console, "GPyTorch is not installed, so there is nothing to compare with: pip install gpytorch")
+    machine, rows = _machine(measurements, batch_size, repeats), _rows(measurements)
+    table = result_table("Milliseconds", *COLUMNS)
+    for row in rows:
+        table.add_row(*row)
+    console.print(machine)
+    console.print(table)
+    console.print(LEGEND)
+    if markdown is not None:
+        markdown.parent.mkdir(parents=True, exist_ok=True)
+        text = "\n\n".join([f"{machine}.", markdown_table(COLUMNS, rows), LEGEND])
+        markdown.write_text(text + "\n", encoding="utf-8")
+        console.print(f"The table is in {escape(str(markdown))}.", soft_wrap=True)
+
+
+def _machine(measurements: Sequence[Measurement], batch_size: int, repeats: int) -> str:
+    rates = [machine_rate(measurements, precision) / 1e9 for precision in (torch.float32, torch.float64)]
+    version = optional_versions()["gpytorch"]
+    return (
+        f"{thread_count()} threads, matrix products at {rates[0]:.0f} GF/s in float32 and {rates[1]:.0f} in float64"
+        + (f", GPyTorch {version}" if version else "")
+        + f", batches of {batch_size:,} rows; milliseconds, medians of {repeats}"
+    )
+
+
+def _rows(measurements: Sequence[Measurement]) -> list[tuple[str, ...]]:
+    rows = []
+    for entry in measurements:
+        case, limit = entry.goal.case, entry.limit(machine_rate(measurements, precision_of(entry.goal)))
+        rows.append(
+            (
+                ACTIVITIES[entry.goal.activity],
+                case.method,
+                str(case.n_inducing),
+                str(case.n_features),
+                _milliseconds(entry.ours),
+                _milliseconds(entry.gpytorch),
+                _times(entry.ratio) + (f" {GOOD}" if entry.reached else ""),
+                NOTHING if entry.goal.times is None else f"≥ {entry.goal.times:g}×",
+                _milliseconds(limit),
+                _times(None if limit is None else entry.ours / limit),
+            )
+        )
+    return rows
+
+
+def _milliseconds(seconds: float | None) -> str:
+    if seconds is None:
+        return NOTHING
+    return f"{1000 * seconds:.0f}" if seconds >= 0.1 else f"{1000 * seconds:.3g}"
+
+
+def _times(ratio: float | None) -> str:
+    return NOTHING if ratio is None else f"{ratio:.1f}×"

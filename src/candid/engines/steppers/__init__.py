@@ -1,0 +1,42 @@
+"""Steppers: how groups of parameters move once the loss and its gradient can be evaluated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from torch import nn
+
+from candid.engines.steppers.adam import Adam
+from candid.engines.steppers.base import Evaluate, Stepper
+from candid.engines.steppers.lbfgs import LBFGS
+from candid.engines.steppers.natural import NaturalGradient
+
+__all__ = ["LBFGS", "STEPPERS", "Adam", "NaturalGradient", "Stepper", "make_steppers", "take_step"]
+
+#: Steppers by the name under which a method speaks of them.
+STEPPERS: dict[str, type[Adam] | type[LBFGS] | type[NaturalGradient]] = {
+    "adam": Adam,
+    "lbfgs": LBFGS,
+    "natural": NaturalGradient,
+}
+
+
+def make_steppers(
+    recipe: Mapping[str, str], groups: Mapping[str, Sequence[nn.Parameter]], rates: Mapping[str, float]
+) -> dict[str, Stepper]:
+    """One stepper for each parameter group that a method names and that has something to learn."""
+    return {group: STEPPERS[kind](groups[group], rates[group]) for group, kind in recipe.items() if groups[group]}
+
+
+def take_step(steppers: Sequence[Stepper], evaluate: Evaluate) -> float:
+    """Let every stepper advance; those that need one gradient share one. Returns the loss before the step."""
+    loss = float("nan")
+    sharing = [stepper for stepper in steppers if stepper.needs_one_gradient]
+    if sharing:
+        loss = evaluate()
+    for stepper in sharing:
+        stepper.advance(evaluate)
+    for stepper in steppers:
+        if not stepper.needs_one_gradient:
+            loss = stepper.advance(evaluate)
+    return loss

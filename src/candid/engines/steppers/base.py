@@ -1,0 +1,55 @@
+"""The interface of a stepper: how a group of parameters moves once the loss and its gradient can be evaluated."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+__all__ = ["Evaluate", "Stepper", "TorchStepper"]
+
+#: Evaluates the loss, leaves its gradients in the parameters and returns its value: a Moment, in the loop.
+Evaluate = Callable[[], float]
+
+
+class Stepper(ABC):
+    """Moves one group of parameters. Its state is plain tensors and numbers, so that it can be checkpointed."""
+
+    #: Whether one gradient is all it needs; such steppers share one evaluation.
+    needs_one_gradient: bool
+    #: Whether it has found that nothing is left to gain.
+    converged: bool = False
+
+    @abstractmethod
+    def advance(self, evaluate: Evaluate) -> float:
+        """Take one step and return the loss before it. Gradients are there already if one is all it needs."""
+
+    @abstractmethod
+    def set_rate(self, rate: float) -> None:
+        """Take steps of this rate from now on."""
+
+    def state(self) -> dict[str, Any]:
+        return {"converged": self.converged}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.converged = bool(state["converged"])
+
+
+class TorchStepper(Stepper):
+    """A stepper around one of torch's optimizers."""
+
+    optimizer: torch.optim.Optimizer
+
+    def set_rate(self, rate: float) -> None:
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "optimizer": self.optimizer.state_dict()["state"]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        entries = {int(position): entry for position, entry in state["optimizer"].items()}
+        self.optimizer.load_state_dict({"state": entries, "param_groups": self.optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,38 @@
+"""Natural gradients of q(v)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import nn
+
+from candid.engines.moment import Moment
+from candid.engines.steppers.base import Evaluate, Stepper
+from candid.families import Sparse
+from candid.weights import Full, natural_step
+
+__all__ = ["NaturalGradient"]
+
+
+class NaturalGradient(Stepper):
+    """Steps of a full q(v) along its natural gradient (see :mod:`candid.weights.natural`).
+
+    The rate is relative to the distance that the KL penalty sets: with Gaussian noise, all rows and an ELBO, a rate of
+    one leads to the optimum in one step.
+    """
+
+    needs_one_gradient = True
+
+    def __init__(self, parameters: Sequence[nn.Parameter], lr: float) -> None:
+        self.rate = lr
+
+    def set_rate(self, rate: float) -> None:
+        self.rate = rate
+
+    def advance(self, evaluate: Evaluate) -> float:
+        assert isinstance(evaluate, Moment)
+        problem = evaluate.problem
+        assert isinstance(problem.family, Sparse) and isinstance(problem.family.weights, Full)
+        # The loss is per row, and its penalty counts β/N: N/β times the loss has the KL divergence once.
+        natural_step(problem.family.weights, self.rate, evaluate.batch.total / problem.coefficients.get("kl", 1.0))
+        return float("nan")

@@ -1,0 +1,106 @@
+"""Decoupled inducing points: the mean has points Zμ of its own, variances come from Zσ; both with one kernel.
+
+With a_i = Lσ⁻¹ k(Zσ, x_i), b_i = Lμ⁻¹ k(Zμ, x_i), a point estimate m and a covariance S:
+
+    mean_i     = mu(x_i) + b_iᵀ m
+    residual_i = k(x_i, x_i) − a_iᵀ a_i
+    spread_i   = a_iᵀ S a_i
+
+    penalty    = −log N(m; 0, I) + KL(N(0, S) ‖ N(0, I))
+
+References
+----------
+M. Jankowiak, G. Pleiss, J. Gardner, Parametric Gaussian process regressors (2020), section 3.2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from candid.families.axes import for_each_gp
+from candid.families.basis import FixedBasis
+from candid.families.coefficients import kernel_coefficients
+from candid.families.means import Mean
+from candid.families.sparse import Sparse
+from candid.kernels import Kernel
+from candid.linalg import whiten
+from candid.marginal import Batch, Evaluation
+from candid.weights import Delta, Weights
+
+__all__ = ["Decoupled"]
+
+
+class Decoupled(Sparse):
+    r"""Mean and variances from inducing points of their own, any number of each.
+
+    Parameters
+    ----------
+    kernel, mean, points, weights, jitter
+        As in :class:`~candid.families.sparse.Sparse`; ``points`` are Zσ. The mean of ``weights`` stays at zero.
+    mean_points : Tensor
+        Where Zμ starts: (\*chains, P, Mμ, D).
+
+    Attributes
+    ----------
+    mean_weights : Delta
+        m.
+    jitter : Tensor
+        Of the factorisations at Zσ and at Zμ, (\*chains, P, 2).
+    """
+
+    def __init__(
+        self,
+        kernel: Kernel,
+        mean: Mean,
+        mean_points: Float[Tensor, "*chains p c d"],
+        points: Float[Tensor, "*chains p m d"],
+        weights: Weights,
+        jitter: float,
+    ) -> None:
+        super().__init__(kernel, mean, points, weights, jitter)
+        self.mean_points = nn.Parameter(mean_points.clone())
+        self.mean_weights = Delta(mean_points.shape[-2], tuple(mean_points.shape[:-2]))
+        self.jitter = self.jitter.unsqueeze(-1).repeat_interleave(2, -1)
+        weights.mean.requires_grad_(False).zero_()
+
+    def evaluate(self, batch: Batch) -> Evaluation:
+        _, unit = self.kernel.split()
+        rows = for_each_gp(batch.x)
+        whitened, factor = whiten(unit(self.points), unit(self.points, rows), self.jitter[..., 0])
+        # c = Lμ⁻ᵀ m, so that b_iᵀ m = k(Zμ, x_i)ᵀ c
+        coefficients, own = kernel_coefficients(unit(self.mean_points), self.mean_weights.mean, self.jitter[..., 1])
+        # What one factorisation needed, the next one starts from.
+        self.jitter.copy_(torch.stack([factor.jitter, own.jitter], -1))
+        latent = (unit(rows, self.mean_points) @ coefficients.unsqueeze(-1)).squeeze(-1)
+        _, explained, spread = self.weights.moments(whitened)
+        residual = (unit.diagonal(rows) - explained).clamp_min(0.0)
+        marginal = self._marginal(batch.x, latent, residual, spread)
+        return Evaluation(marginal, {"kl": self.mean_weights.penalty() + self.weights.penalty()})
+
+    def weight_parameters(self) -> list[nn.Parameter]:
+        return [*self.mean_weights.parameters(), *super().weight_parameters()]
+
+    @torch.no_grad()
+    def assign(self, coefficients: Float[Tensor, "*batch c"], precision: Float[Tensor, "*batch m m"]) -> None:
+        self.mean_weights.mean.copy_(coefficients)
+        self.weights.assign(torch.zeros_like(self.weights.mean), precision)
+
+    def _basis(self) -> FixedBasis:
+        return FixedBasis(self.kernel.split()[1], self.points, self.jitter[..., 0])
+
+    def _own_basis(self) -> FixedBasis:
+        """Of the mean."""
+        return FixedBasis(self.kernel.split()[1], self.mean_points, self.jitter[..., 1])
+
+    def _mean_features(self, basis: FixedBasis) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]:
+        own = self._own_basis()
+        # Φ = Lμ⁻¹ K_μx
+        return lambda x, features: (own(x), features)
+
+    def _mean_basis(self, basis: FixedBasis) -> tuple[Tensor, Tensor]:
+        # Lμ⁻ᵀ m
+        return torch.cat([self.mean_points, self.points], -2), self._own_basis().coefficients(self.mean_weights.mean)

@@ -1,0 +1,23 @@
+"""Predictors from their descriptions, as model files hold them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from candid.families.neighbour_predictor import NeighbourPredictor
+from candid.families.predictor import BasisPredictor, Predictor
+
+__all__ = ["predictor_from_spec"]
+
+MAKERS = {"basis": BasisPredictor.from_spec, "neighbours": NeighbourPredictor.from_spec}
+
+
+def predictor_from_spec(spec: dict[str, Any], code: Any = None) -> Predictor:
+    """Rebuild a predictor; its tensors are still to be loaded with ``load_state_dict(…, assign=True)``.
+
+    Until then its own tensors take no memory, so a description of any size does no harm. ``code`` is the kernel that
+    the model was fitted with, if its code is not ours.
+    """
+    if spec.get("type") not in MAKERS:
+        raise ValueError(f"unknown kind of predictor {spec.get('type')!r}")
+    return MAKERS[spec["type"]](spec, code)

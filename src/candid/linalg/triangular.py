@@ -1,0 +1,110 @@
+"""Products and solves with a lower-triangular matrix L that do no more work than they have to.
+
+A matrix product does not know that half of a triangle is zero. Cut into blocks of rows, it does little more than half
+of the work. A triangular solve is fastest from the right and on columns, which for matrices that are stored by rows
+means the transposed system: L⁻¹X = (Xᵀ L⁻ᵀ)ᵀ.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+__all__ = [
+    "congruence",
+    "lower_half_of_product",
+    "lower_times",
+    "solve_lower",
+    "solve_lower_transposed",
+    "transposed_lower_times",
+]
+
+# Rows of a block: thinner ones would save more work, but matrix products of thin blocks are slow.
+BLOCK = 100
+
+
+def solve_lower(lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch m n"]:
+    """L⁻¹ X."""
+    return torch.linalg.solve_triangular(lower.mT, x.mT, upper=True, left=False).mT
+
+
+def solve_lower_transposed(
+    lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]
+) -> Float[Tensor, "*batch m n"]:
+    """L⁻ᵀ X."""
+    return _solve_from_right(lower, x.mT).mT
+
+
+def congruence(
+    lower: Float[Tensor, "*batch m m"], symmetric: Float[Tensor, "*batch m m"]
+) -> Float[Tensor, "*batch m m"]:
+    """P = L⁻ᵀ Σ L⁻¹, which is exactly symmetric. Only the lower triangle of Σ is read.
+
+    With L = [L₁, 0; K, L₂], the same blocks of Σ and P, and U = L₂⁻ᵀ Σ₂₁, half of the work is left by
+
+        P₂ = L₂⁻ᵀ Σ₂ L₂⁻¹        P₂₁ = (U − P₂K) L₁⁻¹        P₁ = L₁⁻ᵀ (Σ₁ − WᵀK − KᵀW) L₁⁻¹,   W = U − ½P₂K.
+    """
+    result = torch.empty_like(symmetric)
+    _write_congruence(lower, symmetric, result)
+    return result
+
+
+def _write_congruence(lower: Tensor, symmetric: Tensor, result: Tensor) -> None:
+    size = lower.shape[-1]
+    if size <= 2 * BLOCK:
+        # Σ = Φ + Φᵀ, where Φ is its lower triangle with half of the diagonal
+        half = symmetric.tril()
+        half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+        half = solve_lower_transposed(lower, _solve_from_right(lower, half))
+        torch.add(half, half.mT, out=result)
+        return
+    first, second = slice(0, size // 2), slice(size // 2, size)
+    corner = lower[..., second, first]
+    _write_congruence(lower[..., second, second], symmetric[..., second, second], result[..., second, second])
+    product = result[..., second, second] @ corner
+    solved = solve_lower_transposed(lower[..., second, second], symmetric[..., second, first])
+    result[..., second, first] = _solve_from_right(lower[..., first, first], solved - product)
+    result[..., first, second] = result[..., second, first].mT
+    update = solved.sub_(product, alpha=0.5).mT @ corner
+    rest = symmetric[..., first, first] - update - update.mT
+    _write_congruence(lower[..., first, first], rest, result[..., first, first])
+
+
+def _solve_from_right(lower: Tensor, x: Tensor) -> Tensor:
+    """X L⁻¹."""
+    return torch.linalg.solve_triangular(lower, x, upper=False, left=False)
+
+
+def lower_times(lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch m n"]:
+    """L X."""
+    product = torch.empty_like(x)
+    for start, stop in _blocks(lower.shape[-1]):
+        # (L X)_i = Σ_{j≤i} L_ij X_j
+        torch.matmul(lower[..., start:stop, :stop], x[..., :stop, :], out=product[..., start:stop, :])
+    return product
+
+
+def transposed_lower_times(
+    lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]
+) -> Float[Tensor, "*batch m n"]:
+    """Lᵀ X."""
+    product = torch.empty_like(x)
+    for start, stop in _blocks(lower.shape[-1]):
+        # (Lᵀ X)_i = Σ_{j≥i} L_jiᵀ X_j
+        torch.matmul(lower[..., start:, start:stop].mT, x[..., start:, :], out=product[..., start:stop, :])
+    return product
+
+
+def lower_half_of_product(
+    x: Float[Tensor, "*batch m n"], y: Float[Tensor, "*batch m n"]
+) -> Float[Tensor, "*batch m m"]:
+    """The lower triangle of X Yᵀ."""
+    product = x.new_zeros(*x.shape[:-1], x.shape[-2])
+    for start, stop in _blocks(x.shape[-2]):
+        torch.matmul(x[..., start:stop, :], y[..., :stop, :].mT, out=product[..., start:stop, :stop])
+    return product.tril_()
+
+
+def _blocks(size: int) -> list[tuple[int, int]]:
+    return [(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]

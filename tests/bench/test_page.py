@@ -1,0 +1,120 @@
+"""Tables and pictures say what the records say."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+import pytest
+
+from candid.bench import Outcome, compare_with
+from candid.bench.comparison import Comparison
+from candid.bench.fit import Fit
+from candid.bench.markdown import figure, number, table
+from candid.bench.page import page
+from candid.bench.picture import draw_comparisons
+from candid.bench.published import Figure
+
+PUBLISHED = {
+    ("nll", "waves", "map"): Figure(-0.615, 0.007),
+    ("nll", "waves", "svgp"): Figure(0.4, None),
+}
+
+
+def outcome(method, split, nll, error=None, purpose="result", data="waves", **parameters):
+    fit = Fit(data, method, split, 10, (15, 3, 2), parameters, purpose)
+    scores = {"nll": nll, "rmse": 0.5, "crps": 0.25, "noise_share": 0.75, "validation_nll": nll + 0.5}
+    record = {
+        **({} if error else scores),
+        "objective_start": 2.0,
+        "objective_end": None,
+        "epochs": 30,
+        "seconds": 12.0 + split,
+        "error": error,
+        "parameters": {"beta": 0.2, **parameters},
+        "threads": 2,
+        "candid": "0.1.0",
+        "torch": "2.9",
+    }
+    return Outcome(fit, record)
+
+
+def test_means_and_standard_errors_over_splits():
+    outcomes = [
+        outcome("map", 0, -0.60),
+        outcome("svgp", 0, 0.4004),
+        outcome("map", 1, -0.70),
+        outcome("map", 2, -0.65),
+    ]
+    outcomes += [outcome("map", 0, 9.0, purpose="choice"), outcome("map", 3, 0.0, error="ValueError: no")]
+    first, second = compare_with(PUBLISHED, outcomes, "nll")
+    assert (first.data, first.method, first.n_splits, first.n_failed) == ("waves", "map", 3, 1)
+    assert first.ours.mean == pytest.approx(-0.65)
+    # Standard deviation 0.05, over √3.
+    assert first.ours.standard_error == pytest.approx(0.05 / math.sqrt(3))
+    assert first.difference == pytest.approx(-0.035)
+    assert first.at_least_as_good
+    assert (first.epochs, first.seconds) == (30, 13.0)
+    # 0.4004 is 0.400 as papers print it.
+    assert second.ours.standard_error is None
+    assert second.at_least_as_good
+    assert not dataclasses.replace(second, ours=Figure(0.4006, None)).at_least_as_good
+
+
+def test_what_is_not_there_is_not_judged():
+    failed, unpublished = compare_with(PUBLISHED, [outcome("map", 0, 0, error="x"), outcome("fitc", 0, 0.1)], "nll")
+    assert failed.ours is None
+    for entry in (failed, unpublished):
+        assert entry.difference is None
+        assert entry.at_least_as_good is None
+
+
+def test_numbers_in_markdown():
+    assert number(-0.6154) == "−0.615"
+    assert number(0.02, sign=True) == "+0.020"
+    assert number(None) == "–"
+    assert figure(Figure(-0.615, 0.007)) == "−0.615 ± 0.007"
+    assert figure(Figure(0.42, None)) == "0.420"
+    assert table(("a", "b", "c"), [("1", "2", "3")]) == "| a | b | c |\n| --- | --- | ---: |\n| 1 | 2 | 3 |"
+
+
+def test_a_page(spec):
+    outcomes = [
+        outcome("ppgpr-chol", 0, -0.9, data="pol"),
+        outcome("ppgpr-chol", 1, -1.0, data="pol"),
+        outcome("svgp", 0, -0.6, data="pol"),
+        outcome("ppgpr-mf", 0, 0.2, purpose="choice", beta=0.05),
+        outcome("map", 0, 0.0, error="ValueError: too bad"),
+    ]
+    text = page(spec, "quick", spec.budgets["standard"], outcomes)
+    assert "| pol | ppgpr-chol | −0.950 ± 0.050 | −0.866 ± 0.005 | −0.084 | ✓ | 30 | 12.5 |" in text
+    assert "| pol | svgp | −0.600 | −0.651 ± 0.005 | +0.051 |  | 30 | 12.0 |" in text
+    assert "| waves | map | failed | – | – |  | – | – |" in text
+    assert "At least as good as published: 1 of 2." in text
+    assert "- waves, map, split 0: ValueError: too bad" in text
+    assert "| waves | ppgpr-mf | beta = 0.05 | 0.700 |" in text
+    assert "| pol | ppgpr-chol | 0 | – | 2.000 | – | 0.750 | −0.400 | −0.900 | 30 | 12.0 |" in text
+    for title in ("NLL", "RMSE", "CRPS", "Training", "Choice of parameters", "Fits that failed"):
+        assert f"\n## {title}\n" in text
+    assert "## Fits" not in page(spec, "quick", spec.budgets["quick"], outcomes[:2])
+
+
+def test_the_picture_has_both_figures(tmp_path):
+    entries = [
+        Comparison("pol", "map", Figure(-0.6, 0.01), Figure(-0.615, 0.007), 3, 0, 30, 1.0),
+        Comparison("pol", "svgp", None, Figure(-0.651, 0.005), 0, 1, None, None),
+        Comparison("bike", "svgp", Figure(-0.8, None), None, 1, 0, 30, 1.0),
+    ]
+    drawn = draw_comparisons(entries, "test NLL", "Title")
+    pol, bike = drawn.axes
+    assert [text.get_text() for text in pol.get_yticklabels()] == ["map", "svgp"]
+    ours, published = (container.lines[0].get_data() for container in pol.containers)
+    assert (list(ours[0]), list(ours[1])) == ([-0.6], [0])
+    assert (list(published[0]), list(published[1])) == ([-0.615, -0.651], [0, 1])
+    ours, published = (container.lines[0].get_data() for container in bike.containers)
+    assert (list(ours[0]), list(ours[1])) == ([-0.8], [1])
+    assert len(published[0]) == 0
+    drawn.savefig(tmp_path / "picture.png")
+    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(ValueError, match="no results"):
+        draw_comparisons([], "test NLL", "Title")

@@ -1,0 +1,246 @@
+"""A benchmark is run to its end, once: records are complete, written at once, and not computed again."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from candid.bench import Results, Runner
+from candid.bench import fit as fit_room
+from candid.bench import runner as runner_room
+from candid.bench.fit import Fit, execute
+from candid.bench.protocol import load_data, make_parts
+from candid.bench.results import append_line
+from candid.datasets import train_test_validation_split
+from candid.estimators import make_gp
+
+PROPORTIONS = (15, 3, 2)
+
+
+def lines(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """Replace fitting by a table of validation NLLs by β; gives the list of the fits that were asked for."""
+    asked = []
+
+    def fake(fit, parts):
+        asked.append(fit)
+        score = {0.05: 0.3, 1.0: 0.1}.get(fit.parameters.get("beta"), 0.2)
+        if fit.method == "svgp":
+            return {"key": fit.key(), "error": "ValueError: no"}
+        return {"key": fit.key(), "error": None, "nll": score, "validation_nll": score}
+
+    monkeypatch.setattr(runner_room, "execute", fake)
+    return asked
+
+
+def run(spec, budget, table, path, tell=lambda event: None):
+    return Runner(spec, spec.budgets[budget], {table.name: table}, Results(path), tell).run()
+
+
+def test_parts_are_standardised_by_the_training_part(table):
+    parts = make_parts(table, 3, PROPORTIONS)
+    train, test, validation = train_test_validation_split(60, 3)
+    assert (len(parts.x), len(parts.x_test), len(parts.x_validation)) == (45, 9, 6)
+    np.testing.assert_allclose(parts.x.mean(0), 0, atol=1e-12)
+    np.testing.assert_allclose(parts.y.std(), 1, rtol=1e-12)
+    mean, std = table.y[train].mean(), table.y[train].std()
+    np.testing.assert_allclose(parts.y_test, (table.y[test] - mean) / std, rtol=1e-9)
+    np.testing.assert_allclose(
+        parts.x_validation, (table.X[validation] - table.X[train].mean(0)) / table.X[train].std(0), rtol=1e-9
+    )
+
+
+def test_a_record_says_all(table):
+    fit = Fit("waves", "ppgpr-mf", 1, 10, PROPORTIONS, {"beta": 0.05, "max_epochs": 2})
+    parts = make_parts(table, 1, PROPORTIONS)
+    record = execute(fit, parts)
+    gp = make_gp("ppgpr-mf", n_inducing=10, random_state=1, verbose=False, beta=0.05, max_epochs=2)
+    p = gp.fit(parts.x, parts.y).predict_distribution(parts.x_test)
+    # −log N(y; mean, std²), by hand
+    z = (parts.y_test - p.mean) / p.std
+    assert record["nll"] == pytest.approx(np.mean(0.5 * z**2 + np.log(p.std) + 0.5 * math.log(2 * math.pi)), rel=1e-9)
+    assert record["rmse"] == pytest.approx(np.sqrt(np.mean((parts.y_test - p.mean) ** 2)), rel=1e-9)
+    assert record["noise_share"] == pytest.approx(np.mean(gp.noise_**2 / p.std**2), rel=1e-9)
+    held_out = gp.predict_distribution(parts.x_validation).log_prob(parts.y_validation)
+    assert record["validation_nll"] == pytest.approx(-np.mean(held_out), rel=1e-9)
+    assert record["error"] is None
+    assert record["epochs"] == 2
+    assert record["objective_end"] == gp.history_[-1]["loss"]
+    assert (record["parameters"]["n_inducing"], record["parameters"]["beta"]) == (10, 0.05)
+    assert (record["n_train"], record["n_test"], record["n_validation"], record["n_features"]) == (45, 9, 6, 2)
+    assert 0 < record["seconds"] <= record["total_seconds"]
+    json.dumps(record, allow_nan=False)
+
+
+def test_the_objective_before_training_is_read_from_epoch_zero(table, monkeypatch):
+    class Stub:
+        history_ = ({"epoch": 0, "loss": 2.5}, {"epoch": 4, "loss": 1.5})
+        jitter_ = 0.0
+
+        def fit(self, x, y):
+            return self
+
+        def predict_distribution(self, x):
+            return gp.predict_distribution(x)
+
+    parts = make_parts(table, 0, PROPORTIONS)
+    gp = make_gp("map", n_inducing=5, max_epochs=0, init="random", verbose=False).fit(parts.x, parts.y)
+    record = fit_room._measured(Stub(), parts)
+    assert (record["objective_start"], record["objective_end"], record["epochs"]) == (2.5, 1.5, 4)
+
+
+def test_an_exact_gp_has_no_inducing_points(table):
+    record = execute(Fit("waves", "exact", 0, 10, PROPORTIONS, {"max_epochs": 1}), make_parts(table, 0, PROPORTIONS))
+    assert record["error"] is None
+    assert "n_inducing" not in record["parameters"]
+
+
+def test_an_error_is_part_of_the_record(table):
+    fit = Fit("waves", "svgp", 0, 10, PROPORTIONS, {"no_such_parameter": 1})
+    record = execute(fit, make_parts(table, 0, PROPORTIONS))
+    assert record["error"].startswith("ValueError: SparseGPRegressor has no parameter 'no_such_parameter'")
+    assert "Traceback" in record["traceback"]
+    assert "nll" not in record
+
+
+def test_keys_tell_settings_apart(monkeypatch):
+    def fit(**changes):
+        start = {"data": "waves", "method": "svgp", "split": 0, "n_inducing": 10, "proportions": PROPORTIONS}
+        return Fit(**(start | changes))
+
+    same = fit(purpose="choice", parameters={"beta": 1.0, "verbose": True})
+    assert fit().key() == same.key()
+    others = [
+        fit(data="pol"),
+        fit(method="map"),
+        fit(split=1),
+        fit(n_inducing=11),
+        fit(proportions=(1, 1, 1)),
+        fit(parameters={"beta": 0.5}),
+        fit(parameters={"max_epochs": 3}),
+    ]
+    keys = {entry.key() for entry in others}
+    assert len(keys) == len(others)
+    assert fit().key() not in keys
+    before = fit().key()
+    monkeypatch.setattr(fit_room, "RECIPE_VERSION", -1)
+    assert fit().key() != before
+
+
+def test_a_whole_run_and_its_repetition(spec, table, tmp_path):
+    path = tmp_path / "results.jsonl"
+    outcomes = run(spec, "standard", table, path)
+    # Two tries of β, then two methods on two splits.
+    assert [(o.fit.method, o.fit.split, o.fit.purpose) for o in outcomes] == [
+        ("map", 0, "result"),
+        ("ppgpr-mf", 0, "choice"),
+        ("ppgpr-mf", 0, "choice"),
+        ("ppgpr-mf", 0, "result"),
+        ("map", 1, "result"),
+        ("ppgpr-mf", 1, "result"),
+    ]
+    assert all(outcome.record["error"] is None for outcome in outcomes)
+    assert [record["key"] for record in lines(path)] == [outcome.fit.key() for outcome in outcomes]
+    tries = [o for o in outcomes if o.fit.purpose == "choice"]
+    assert [o.record["parameters"]["n_inducing"] for o in tries] == [5, 5]
+    best = min(tries, key=lambda o: o.record["validation_nll"]).fit.parameters["beta"]
+    assert {o.record["parameters"]["beta"] for o in outcomes if o.fit.method == "ppgpr-mf" and o not in tries} == {best}
+    before = path.read_bytes()
+    events = []
+    again = run(spec, "standard", table, path, events.append)
+    assert path.read_bytes() == before
+    assert [outcome.record["nll"] for outcome in again] == [outcome.record["nll"] for outcome in outcomes]
+    assert all(event.reused for event in events)
+
+
+def test_the_value_with_the_best_validation_nll_is_used_for_all_splits(spec, table, tmp_path, pretend):
+    run(spec, "standard", table, tmp_path / "results.jsonl")
+    final = [fit for fit in pretend if fit.method == "ppgpr-mf" and fit.purpose == "result"]
+    assert [dict(fit.parameters) for fit in final] == 2 * [{"beta": 1.0, "max_epochs": 2}]
+
+
+def test_without_a_choice_our_recipe_decides(spec, table, tmp_path, pretend):
+    run(spec, "quick", table, tmp_path / "results.jsonl")
+    assert [(fit.method, dict(fit.parameters)) for fit in pretend] == [
+        ("map", {"max_epochs": 2}),
+        ("ppgpr-mf", {"max_epochs": 2}),
+    ]
+
+
+def test_a_run_goes_on_after_an_interruption(spec, table, tmp_path, pretend, monkeypatch):
+    path, fake = tmp_path / "results.jsonl", runner_room.execute
+
+    def interrupted(fit, parts):
+        if len(pretend) == 3:
+            raise KeyboardInterrupt
+        return fake(fit, parts)
+
+    monkeypatch.setattr(runner_room, "execute", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run(spec, "standard", table, path)
+    assert len(lines(path)) == 3
+    monkeypatch.setattr(runner_room, "execute", fake)
+    run(spec, "standard", table, path)
+    assert len(pretend) == len(lines(path)) == 6
+
+
+def test_a_failure_does_not_end_the_run_and_is_tried_again(spec, table, tmp_path, pretend):
+    path = tmp_path / "results.jsonl"
+    budget = spec.budgets["quick"].narrowed(None, ["svgp", "map", "unheard-of"], None)
+    outcomes = Runner(spec, budget, {"waves": table}, Results(path)).run()
+    assert [(o.fit.method, o.record["error"]) for o in outcomes] == [("svgp", "ValueError: no"), ("map", None)]
+    Runner(spec, budget, {"waves": table}, Results(path)).run()
+    assert [fit.method for fit in pretend] == ["svgp", "map", "svgp"]
+
+
+def test_methods_for_short_tables_are_left_out_of_long_ones(spec, table, tmp_path, pretend, monkeypatch):
+    budget = spec.budgets["quick"].narrowed(None, ["exact", "map"], None)
+    Runner(spec, budget, {"waves": table}, Results(tmp_path / "a.jsonl")).run()
+    assert [fit.method for fit in pretend] == ["exact", "map"]
+    rows = np.zeros((8000, 1))
+    long = type(table)("waves", rows, rows[:, 0], ("a",), ("y",), "regression")
+    Runner(spec, budget, {"waves": long}, Results(tmp_path / "b.jsonl")).run()
+    assert [fit.method for fit in pretend[2:]] == ["map"]
+
+
+def test_progress_counts_fits_and_guesses_the_time(spec, table, tmp_path, pretend, monkeypatch):
+    clock = iter(range(0, 1000, 5))
+    monkeypatch.setattr(runner_room.time, "perf_counter", lambda: float(next(clock)))
+    events = []
+    run(spec, "standard", table, tmp_path / "results.jsonl", events.append)
+    ended = [event for event in events if event.record is not None]
+    assert [event.done for event in ended] == [1, 2, 3, 4, 5, 6]
+    assert {event.total for event in events} == {6}
+    assert events[0].seconds_left is None
+    # A final fit costs 2 epochs × 10² and takes 5 s; left are two small ones of 1 × 5² and three like it.
+    assert ended[0].seconds_left == pytest.approx(5 * (3 + 2 * 25 / 200))
+    assert ended[-1].seconds_left == pytest.approx(0)
+
+
+def test_results_survive_a_line_that_was_broken_off(tmp_path):
+    path = tmp_path / "deep" / "results.jsonl"
+    append_line(path, {"key": "a", "error": None, "nll": math.inf})
+    with path.open("a", encoding="utf-8") as file:
+        file.write('{"key": "b", "err')
+    append_line(path, {"key": "c", "error": None, "array": (1, 2)})
+    results = Results(path)
+    assert results.finished("a") == {"key": "a", "error": None, "nll": None}
+    assert results.finished("b") is None
+    assert results.finished("c") == {"key": "c", "error": None, "array": [1, 2]}
+    results.append({"key": "c", "error": "later"})
+    assert Results(path).finished("c") is None
+
+
+def test_missing_data_names_the_way_out(monkeypatch):
+    monkeypatch.delenv("CANDID_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match=r"cannot load nothing1, nothing2: set .* CANDID_DATA"):
+        load_data(["diabetes", "nothing1", "nothing2"])
+    with pytest.raises(ValueError, match="iris does not have one real target"):
+        load_data(["iris"])

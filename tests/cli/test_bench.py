@@ -1,0 +1,197 @@
+"""``candid bench``: lists, measures, runs, races."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from candid.bench import SPECS, Budget, Choice, Grid, Lap, Spec, contenders
+from candid.bench import race as race_room
+from candid.bench import runner as runner_room
+from candid.cli.bench.progress import duration
+
+SIZE = ("--inducing", 6, "--features", 2, "--batch-size", 20, "--repeats", 1)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """A benchmark on a data set that scikit-learn ships."""
+    spec = Spec(
+        "tiny/table",
+        "A tiny table",
+        "Nobody (2024)",
+        "M = 5",
+        "ppgpr_table3",
+        {
+            "quick": Budget(("diabetes",), ("map", "svgp", "unheard-of"), (0,), 5, max_epochs=1),
+            "standard": Budget(("diabetes",), ("svgp",), (0, 1), 5, Choice(3, 1), max_epochs=1),
+        },
+        {"svgp": Grid("beta", (0.1, 1.0))},
+    )
+    monkeypatch.setitem(SPECS, spec.name, spec)
+    return spec
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """Fits that cost nothing; gives the list of them. A fit of svgp fails."""
+    asked = []
+
+    def fake(fit, parts):
+        asked.append(fit)
+        record = {"key": fit.key(), **fit.settings(), "threads": 1, "candid": "0", "torch": "2"}
+        if fit.method == "svgp" and fit.purpose == "result":
+            return record | {"error": "ValueError: svgp [cannot]"}
+        scores = dict.fromkeys(("nll", "rmse", "crps", "validation_nll", "noise_share"), 0.5)
+        times = {"epochs": 1, "seconds": 2.0, "objective_start": None, "objective_end": 1.0}
+        return record | scores | times | {"error": None}
+
+    monkeypatch.setattr(runner_room, "execute", fake)
+    return asked
+
+
+def test_list(candid):
+    result = candid("bench", "list")
+    assert result.exit_code == 0
+    for text in ("run ppgpr/table3", "--budget quick", "7 data sets, 12 methods, 1 split, M = 300", "speed", "race"):
+        assert text in result.stdout
+
+
+def test_speed(candid, tmp_path):
+    result = candid("bench", "speed", *SIZE, "--markdown", tmp_path / "deep" / "speed.md")
+    assert result.exit_code == 0, result.output
+    for method in ("svgp", "ppgpr-chol", "ppgpr-mf", "ppgpr-delta"):
+        assert re.search(rf"training step +│ +{method} +│ +6 ", result.stdout)
+    for activity in (
+        "predict, float32",
+        "predict, float64",
+        "predict one row, predictor_",
+        "predict one row, estimator",
+    ):
+        assert activity in result.stdout
+    assert "GF/s" in result.stdout
+    assert re.search(r"\d×", result.stdout)
+    written = (tmp_path / "deep" / "speed.md").read_text(encoding="utf-8")
+    assert re.search(r"\| training step \| svgp \| 6 \| 2 \| [\d.e+]+ \| [\d.e+]+ \| \d+\.\d× \| – \|", written)
+
+
+def test_speed_without_gpytorch(candid, monkeypatch):
+    monkeypatch.setattr(contenders, "find_spec", lambda name: None)
+    result = candid("bench", "speed", *SIZE)
+    assert result.exit_code == 0, result.output
+    assert "GPyTorch is not installed" in result.stdout
+    row = next(line for line in result.stdout.splitlines() if "training step" in line)
+    assert [cell.strip() for cell in row.split("│")][6:9] == ["–", "–", "–"]
+
+
+def test_speed_refuses_nonsense(candid):
+    result = candid("bench", "speed", "--inducing", "ten")
+    assert result.exit_code == 2
+    assert result.stderr.startswith("Error: --inducing takes")
+
+
+def test_run_and_resume(candid, tiny, pretend, tmp_path):
+    result = candid("bench", "run", "tiny/table", "--output", "out")
+    assert result.exit_code == 0, result.output
+    assert "does not have them: unheard-of" in result.stdout
+    assert "1/2 diabetes, map, split 0: NLL 0.500, 1 epochs, 2.0 s" in result.stdout
+    assert "2/2 diabetes, svgp, split 0: failed: ValueError: svgp [cannot]" in result.stdout
+    assert "1 fit failed" in result.stdout
+    assert len((tmp_path / "out" / "results.jsonl").read_text().splitlines()) == 2
+    assert "| diabetes | map | 0.500 | – |" in (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
+    assert (tmp_path / "out" / "nll.png").is_file()
+    result = candid("bench", "run", "tiny/table", "--output", "out")
+    assert "1 fit had been done by an earlier run" in result.stdout
+    assert [fit.method for fit in pretend] == ["map", "svgp", "svgp"]
+    candid("bench", "run", "tiny/table", "--output", "out", "--fresh")
+    assert [fit.method for fit in pretend[3:]] == ["map", "svgp"]
+    assert len((tmp_path / "out" / "results-before.jsonl").read_text().splitlines()) == 3
+
+
+def test_run_options(candid, tiny, pretend, tmp_path):
+    options = ("--methods", "map, svgp", "--splits", 1, "--inducing", 7, "--epochs", 3)
+    options += ("--choice-inducing", 4, "--choice-epochs", 2)
+    result = candid("bench", "run", "tiny/table", "--budget", "standard", *options)
+    assert result.exit_code == 0, result.output
+    assert "trying beta = 0.1" in result.stdout
+    assert [(fit.method, fit.n_inducing, fit.parameters.get("max_epochs"), fit.purpose) for fit in pretend] == [
+        ("map", 7, 3, "result"),
+        ("svgp", 4, 2, "choice"),
+        ("svgp", 4, 2, "choice"),
+        ("svgp", 7, 3, "result"),
+    ]
+    assert (tmp_path / "candid-bench" / "tiny-table-standard" / "results.md").is_file()
+
+
+def test_an_interrupted_run_keeps_what_it_has(candid, tiny, pretend, monkeypatch, tmp_path):
+    fake = runner_room.execute
+
+    def interrupted(fit, parts):
+        if pretend:
+            raise KeyboardInterrupt
+        return fake(fit, parts)
+
+    monkeypatch.setattr(runner_room, "execute", interrupted)
+    result = candid("bench", "run", "tiny/table", "--output", "out")
+    assert result.exit_code == 130
+    assert "the same command goes on from here" in result.stdout
+    assert "map" in (tmp_path / "out" / "results.md").read_text(encoding="utf-8")
+    assert len((tmp_path / "out" / "results.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_real_run(candid, tiny, tmp_path):
+    result = candid("bench", "run", "tiny/table", "--methods", "map", "--output", "out")
+    assert result.exit_code == 0, result.output
+    record = json.loads((tmp_path / "out" / "results.jsonl").read_text())
+    assert record["error"] is None
+    assert (record["n_train"], record["n_test"], record["n_validation"]) == (332, 66, 44)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("ppgpr/table4",), "there is no benchmark 'ppgpr/table4'; did you mean ppgpr/table3"),
+        (("ppgpr/table3", "--budget", "huge"), "there is no budget 'huge'; there are quick, standard"),
+        (("ppgpr/table3", "--data", "kin40k"), "cannot load kin40k: set the environment variable CANDID_DATA"),
+        (("tiny/table", "--methods", "nothing"), "no method is left"),
+        (("tiny/table", "--methods", ","), "--methods takes names"),
+        (("tiny/table", "--choice-epochs", 3), "this budget chooses no parameters"),
+    ],
+)
+def test_run_refuses_nonsense(candid, tiny, monkeypatch, tmp_path, arguments, message):
+    monkeypatch.setenv("CANDID_DATA", str(tmp_path))
+    result = candid("bench", "run", *arguments)
+    assert result.exit_code == 2, result.output
+    assert message in result.stderr
+
+
+def test_race(candid, monkeypatch, tmp_path):
+    def fake(course, parts, note):
+        assert (course.method, course.n_inducing, course.seconds, course.seed) == ("svgp", 5, 30.0, 1)
+        note(Lap("candid", 1, 2.0, 0.9, 0.5))
+        note(Lap("GPyTorch", 1, 3.0, 1.5, 0.7))
+        note(Lap("candid", 2, 4.0, 0.4, 0.3))
+        note(Lap("GPyTorch", 2, 20.0, 0.5, 0.3))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(race_room, "race", fake)
+    options = ("--data", "diabetes", "--method", "svgp", "--minutes", 0.5, "--inducing", 5, "--split", 1)
+    result = candid("bench", "race", *options, "--level", 0.5, "--output", "out")
+    assert result.exit_code == 0, result.output
+    rows = [[cell.strip() for cell in line.split("│")][1:-1] for line in result.stdout.splitlines() if "│" in line]
+    assert rows == [
+        ["candid", "4.0 s", "0.400", "0.400", "2", "4.0"],
+        ["GPyTorch", "20 s", "0.500", "0.500", "2", "20.0"],
+    ]
+    assert "interrupted" in result.stdout
+    first, *laps = [json.loads(line) for line in (tmp_path / "out" / "laps.jsonl").read_text().splitlines()]
+    assert first["race"]["level"] == 0.5
+    np.testing.assert_allclose([lap["nll"] for lap in laps], [0.9, 1.5, 0.4, 0.5])
+    assert (tmp_path / "out" / "race.png").is_file()
+
+
+def test_durations():
+    assert [duration(seconds) for seconds in (0.66, 4, 89, 600, 7200)] == ["0.7 s", "4.0 s", "89 s", "10 min", "2.0 h"]
