@@ -13,15 +13,21 @@ from candid import ExactGPRegressor, SparseGPRegressor, make_gp
 from candid.methods import METHODS, Composition, check_compatible, compatible, find_method, methods
 from candid.objectives import EVIDENCES, ROW_OBJECTIVES
 
-SPARSE = [name for name, row in METHODS.items() if row.made_of.family == "inducing"]
-# The papers' objective, covariance of q(u), and weight of its penalty.
+# Objective, covariance of q(u), decoupling, and the weight of the penalty in the published protocol.
 PUBLISHED = {
-    "map": ("elbo", "none", 1.0),
-    "svgp": ("elbo", "full", 1.0),
-    "ppgpr-delta": ("predictive", "none", 1.0),
-    "ppgpr-mf": ("predictive", "diagonal", 0.05),
-    "ppgpr-chol": ("predictive", "full", 0.05),
+    "map": ("elbo", "none", None, 1.0),
+    "svgp": ("elbo", "full", None, 1.0),
+    "gamma-robust": ("robust", "full", None, 1.0),
+    "vfitc": ("vfitc", "full", None, 0.3),
+    "fitc-svgp": ("fitc_elbo", "full", None, 1.0),
+    "od-svgp": ("elbo", "full", "orthogonal", 0.3),
+    "ppgpr-delta": ("predictive", "none", None, 1.0),
+    "ppgpr-mf": ("predictive", "diagonal", None, 0.05),
+    "ppgpr-chol": ("predictive", "full", None, 0.05),
+    "ppgpr-mfd": ("predictive", "diagonal", "inducing", 0.05),
+    "od-ppgpr": ("predictive", "full", "orthogonal", 0.05),
 }
+COLLAPSED = ("sgpr", "fitc")
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +41,7 @@ def test_the_public_table_is_the_table():
     rows = candid.methods()
     assert rows == methods() == tuple(METHODS.values())
     assert [row.name for row in rows] == list(METHODS)
-    assert {"exact", *PUBLISHED} <= set(METHODS)
+    assert {"exact", *COLLAPSED, *PUBLISHED} == set(METHODS)
 
 
 def test_the_table_prints_one_line_for_each_method():
@@ -90,10 +96,11 @@ def test_every_row_makes_an_estimator_that_fits(name, recipe, table):
 def test_the_published_protocol(name):
     gp = make_gp(name, recipe="paper")
     assert isinstance(gp, SparseGPRegressor)
-    assert (gp.objective, gp.covariance, gp.beta) == PUBLISHED[name]
+    assert (gp.objective, gp.covariance, gp.decouple, gp.beta) == PUBLISHED[name]
     assert (gp.kernel, gp.ard, gp.mean) == ("matern52", True, "zero")
     assert (gp.n_inducing, gp.init) == (1000, "kmeans")
-    assert (gp.batch_size, gp.max_epochs, gp.lr, gp.schedule) == (1000, 400, 0.01, "step")
+    assert (gp.batch_size, gp.max_epochs, gp.lr, gp.q_lr, gp.schedule) == (1000, 400, 0.01, 0.01, "step")
+    assert gp.optimizer == "adam"
     assert gp.standardize
     assert gp.patience is None
 
@@ -104,14 +111,22 @@ def test_the_published_exact_model():
     assert (gp.kernel, gp.mean) == ("matern52", "zero")
 
 
-@pytest.mark.parametrize("name", SPARSE)
+@pytest.mark.parametrize("name", COLLAPSED)
+def test_collapsed_methods(name):
+    for gp in (make_gp(name, recipe="paper"), make_gp(name)):
+        assert (gp.objective, gp.covariance, gp.decouple) == (name, "full", None)
+    assert make_gp(name, recipe="paper").init == "kmeans"
+
+
+@pytest.mark.parametrize("name", [*COLLAPSED, *PUBLISHED])
 def test_our_recipe_starts_warm_and_keeps_the_method(name):
-    gp = make_gp(name)
-    assert (gp.objective, gp.covariance) == PUBLISHED[name][:2]
+    gp, published = make_gp(name), make_gp(name, recipe="paper")
+    for parameter in ("objective", "covariance", "decouple"):
+        assert getattr(gp, parameter) == getattr(published, parameter)
     assert gp.init == "warm"
     defaults = SparseGPRegressor().get_params()
     changed = {key for key, value in gp.get_params().items() if value != defaults[key]}
-    assert changed <= {"objective", "covariance", "beta"}
+    assert changed <= {"objective", "covariance", "decouple", "beta", "gamma", "q_lr"}
 
 
 def test_overrides_win_over_the_recipe():
@@ -128,7 +143,7 @@ def test_a_name_with_a_typo_is_answered_with_the_nearest(typo, suggestion):
 
 
 def test_a_name_that_is_like_no_other_is_answered_with_all():
-    with pytest.raises(ValueError, match="known are exact, map, svgp"):
+    with pytest.raises(ValueError, match="known are exact, sgpr, fitc, map, svgp"):
         make_gp("zzzzzz")
 
 

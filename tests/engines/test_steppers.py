@@ -136,4 +136,6 @@ def test_only_the_named_group_moves():
 
 def test_a_group_without_parameters_has_no_stepper():
     problem = exact_problem(random_rows(10))
-    assert len(make_steppers({"weights": "adam", "rest": "lbfgs"}, problem.groups(), {"weights": 0.1, "rest": 0.1})) == 1
+    assert (
+        len(make_steppers({"weights": "adam", "rest": "lbfgs"}, problem.groups(), {"weights": 0.1, "rest": 0.1})) == 1
+    )

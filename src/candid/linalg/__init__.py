@@ -4,6 +4,7 @@ from candid.linalg.autograd import first_order
 from candid.linalg.cholesky import Factor, NotPositiveDefinite, cholesky
 from candid.linalg.conditional import condition
 from candid.linalg.density import normal_log_density
+from candid.linalg.divergence import divergence_from_standard
 from candid.linalg.low_rank import low_rank_log_density
 from candid.linalg.neighbours import NeighbourIndex, nearest
 from candid.linalg.projection import project
@@ -15,6 +16,7 @@ __all__ = [
     "NotPositiveDefinite",
     "cholesky",
     "condition",
+    "divergence_from_standard",
     "first_order",
     "low_rank_log_density",
     "nearest",

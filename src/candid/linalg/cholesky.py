@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -76,7 +77,7 @@ def _add_jitter(matrix: Tensor, jitter: Tensor) -> Tensor:
 
 def _check_finite(matrix: Tensor) -> None:
     # One NaN or infinity anywhere makes the sum non-finite, and the sum is much cheaper than isfinite().all().
-    if not bool(torch.isfinite(matrix.sum())) and not bool(torch.isfinite(matrix).all()):
+    if not math.isfinite(float(matrix.sum())) and not bool(torch.isfinite(matrix).all()):
         raise NotPositiveDefinite(
             "a covariance matrix contains NaN or infinity: training has diverged or the inputs are too large; "
             "try a smaller lr, standardize=True or dtype='float64'"

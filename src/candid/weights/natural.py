@@ -31,7 +31,8 @@ MOST_HALVINGS = 20
 def natural_step(weights: Full, rate: float, scale: float) -> None:
     """Move q(v), in place, along the natural gradient; the gradients that it finds are those of ``1/scale`` nats."""
     lower = weights.root()
-    assert weights.mean.grad is not None and weights.lower.grad is not None
+    assert weights.mean.grad is not None
+    assert weights.lower.grad is not None
     mean_gradient, lower_gradient = scale * weights.mean.grad, scale * weights.lower.grad.tril()
     # X = tril(Lᵀ Ḡ), made symmetric
     relative = (lower.mT @ lower_gradient).tril()

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from candid.linalg import cholesky
+from candid.linalg import cholesky, divergence_from_standard
 from candid.weights.base import Weights, over_gps
 
 __all__ = ["Diagonal", "Full", "Solved"]
@@ -47,11 +47,7 @@ class Full(Weights):
         self.lower = nn.Parameter(torch.eye(n_inducing).expand(*batch_shape, n_inducing, n_inducing).clone())
 
     def penalty(self) -> Tensor:
-        lower = self.root()
-        # log det S = Σ log (L_S)_mm², whatever the sign of the diagonal
-        log_det = lower.diagonal(dim1=-2, dim2=-1).square().log().sum(-1)
-        trace = lower.square().sum((-2, -1))
-        return over_gps(0.5 * (trace + self.mean.square().sum(-1) - self.mean.shape[-1] - log_det))
+        return over_gps(divergence_from_standard(self.mean, self.lower))
 
     def root(self) -> Float[Tensor, "*batch m m"]:
         return self.lower.tril()

@@ -32,7 +32,8 @@ class NaturalGradient(Stepper):
     def advance(self, evaluate: Evaluate) -> float:
         assert isinstance(evaluate, Moment)
         problem = evaluate.problem
-        assert isinstance(problem.family, Sparse) and isinstance(problem.family.weights, Full)
+        assert isinstance(problem.family, Sparse)
+        assert isinstance(problem.family.weights, Full)
         # The loss is per row, and its penalty counts β/N: N/β times the loss has the KL divergence once.
         natural_step(problem.family.weights, self.rate, evaluate.batch.total / problem.coefficients.get("kl", 1.0))
         return float("nan")
