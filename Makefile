@@ -40,4 +40,4 @@ docs: $(STAMPS)/docs
 	@echo "Open docs/_build/html/index.html"
 
 clean:
-	rm -rf $(VENV) $(OUTPUT) docs/_build docs/gallery .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(OUTPUT) candid-bench docs/_build docs/gallery .pytest_cache .ruff_cache
