@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from candid.engines import Rows, fit_hyperparameters, place_points
+from candid.engines import Rows, fit_hyperparameters, place_points, refine_hyperparameters
 from candid.families import make_mean
 from candid.kernels import make_kernel
 from candid.likelihoods import Gaussian
@@ -115,3 +115,28 @@ def test_known_noise_is_that_of_the_subset():
     exact.loss(subset.whole()).backward()
     assert max(p.grad.abs().max() for p in exact.parameters()) < 1e-3
     assert likelihood.known.shape == (80, 1)
+
+
+def test_points_are_placed_in_units_of_lengths():
+    """A feature of very long lengthscale does not count: the centres differ in the other one only."""
+    lengths = np.array([1.0, 1e6, 1e6])
+    points = place_points(X, 4, "kmeans", 0, lengths)
+    assert points[:, 0].std() > 0.5
+    assert points[:, 1].std() < 0.3
+    assert place_points(X, 4, "kmeans", 0)[:, 1].std() > 0.3
+
+
+def test_neighbours_teach_what_few_rows_cannot_know():
+    """A quick ripple in one dimension: thirty rows take it for noise, leave-one-out among all rows does not."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(1000, 1, dtype=torch.float64, generator=generator) * 4 - 2
+    y = torch.sin(40 * x) + 0.05 * torch.randn(1000, 1, dtype=torch.float64, generator=generator)
+    rows = Rows(x, y, torch.ones(1000, dtype=torch.float64))
+    kernel, mean, likelihood = parts(rows, torch.float64)
+    fit_hyperparameters(kernel, mean, likelihood, None, rows, 30, seed=0)
+    assert likelihood.noise.value.sqrt().item() > 0.3
+    kernel, mean, likelihood = parts(rows, torch.float32)
+    refine_hyperparameters(kernel, mean, likelihood, None, rows.to(torch.float32), seed=0)
+    assert likelihood.noise.value.sqrt().item() == pytest.approx(0.05, rel=0.5)
+    assert kernel.base.lengthscale.value.item() < 0.2
+    assert kernel.base.lengthscale.raw.dtype == torch.float32

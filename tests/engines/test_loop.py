@@ -201,3 +201,36 @@ def test_no_gradients_are_left_behind():
     model = problem()
     train(model, ROWS, Plan({"all": "adam"}, 1, 10))
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_training_that_makes_things_worse_is_undone():
+    model = problem()
+    train(model, ROWS, Plan({"all": "adam"}, 20, 10, lr=0.05))
+    before, loss = tensors(model), model.standing(ROWS)
+    history = train(model, ROWS, Plan({"all": "adam"}, 2, 10, lr=3.0, with_start=True))
+    assert [record["epoch"] for record in history] == [0, 1, 2, 2]
+    assert history[2]["loss"] > history[0]["loss"] == history[3]["loss"] == pytest.approx(loss)
+    assert same(tensors(model), before)
+
+
+def test_the_history_can_begin_with_the_start():
+    model = problem()
+    loss = model.standing(ROWS)
+    history = train(model, ROWS, Plan({"all": "adam"}, 3, 10, lr=0.01, with_start=True, spent=7.0, offset=1.5))
+    assert [record["epoch"] for record in history] == [0, 1, 2, 3]
+    assert history[0] == {"epoch": 0, "step": 0, "loss": loss + 1.5, "lr": 0.0, "seconds": 7.0}
+    assert history[1]["seconds"] > 7.0
+
+
+def test_steps_may_end_within_an_epoch():
+    history = train(problem(), ROWS, Plan({"all": "adam"}, 5, 10, max_steps=4))
+    assert [(record["epoch"], record["step"]) for record in history] == [(1, 3), (2, 4)]
+
+
+def test_groups_have_rates_of_their_own():
+    """With a rate of zero for one group, only the other one moves."""
+    model, start = problem(), problem()
+    steppers = {"weights": "adam", "rest": "adam"}
+    train(model, ROWS, Plan(steppers, 2, 10, lr=0.03, rates={"weights": 0.0}))
+    for (name, after), before in zip(model.named_parameters(), start.parameters(), strict=True):
+        assert torch.equal(after, before) == name.startswith("family.weights")

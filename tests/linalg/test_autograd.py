@@ -7,7 +7,7 @@ import torch
 from torch.autograd.functional import hessian, jacobian
 
 from candid.kernels import Periodic, make_kernel
-from candid.linalg import first_order, normal_log_density, whiten
+from candid.linalg import divergence_from_standard, first_order, normal_log_density, project, whiten
 from small_models import exact_problem, random_rows, sparse_problem
 
 REFUSAL = "second derivatives of a Gaussian process are not available"
@@ -29,6 +29,8 @@ class Square(torch.autograd.Function):
 FUNCTIONS = {
     "decorated": lambda x: Square.apply(x).sum(),
     "whiten": lambda x: whiten(x @ x.mT + torch.eye(3), x)[0].sum(),
+    "project": lambda x: sum(value.sum() for value in project(x, x[:, 0], x.tril())),
+    "divergence": lambda x: divergence_from_standard(x[:, 0], x),
     "density": lambda x: normal_log_density(x @ x.mT + torch.eye(3), x[:, 0]),
     "gram": lambda x: make_kernel("rbf", 3).double()(x).sum(),
     "cross": lambda x: make_kernel("matern52", 3).double()(x, torch.ones(2, 3).double()).sum(),

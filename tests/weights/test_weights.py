@@ -30,10 +30,11 @@ def covariance(weights) -> torch.Tensor:
 
 @pytest.mark.parametrize("batch", BATCHES)
 @pytest.mark.parametrize("kind", KINDS)
-def test_projection(kind, batch, draw):
-    """aᵀm and aᵀSa for every column a."""
+def test_moments(kind, batch, draw):
+    """aᵀm, aᵀa and aᵀSa for every column a."""
     weights, features = at_random(kind, batch, draw), draw(*batch, 4, 5)
-    mean, spread = weights.project(features)
+    mean, explained, spread = weights.moments(features)
+    torch.testing.assert_close(explained, torch.einsum("...mn,...mn->...n", features, features))
     torch.testing.assert_close(mean, torch.einsum("...mn,...m->...n", features, weights.mean))
     expected = torch.einsum("...mn,...mk,...kn->...n", features, covariance(weights), features)
     torch.testing.assert_close(spread, expected)
@@ -77,7 +78,7 @@ class Numbers(torch.nn.Module):
         self.weights = weights
 
     def forward(self, features):
-        return *self.weights.project(features), self.weights.penalty()
+        return *self.weights.moments(features), self.weights.penalty()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -99,15 +100,23 @@ def test_the_sign_of_the_diagonal_does_not_matter(draw):
         mirrored.lower.copy_(-weights.lower)
     torch.testing.assert_close(mirrored.penalty(), weights.penalty())
     features = draw(4, 3)
-    torch.testing.assert_close(mirrored.spread(features), weights.spread(features))
+    for ours, theirs in zip(mirrored.moments(features), weights.moments(features), strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_the_upper_triangle_does_not_matter(draw):
-    weights = at_random(Full, (), draw)
-    penalty = weights.penalty().item()
+    """Neither for values nor for gradients, so steps of any kind leave it alone."""
+    numbers, features = Numbers(at_random(Full, (), draw)), draw(4, 3)
+    before = numbers(features)
     with torch.no_grad():
-        weights.lower.add_(torch.triu(torch.ones(4, 4), 1))
-    assert weights.penalty().item() == penalty
+        numbers.weights.lower.add_(torch.triu(torch.ones(4, 4), 1))
+    after = numbers(features)
+    for found, expected in zip(after, before, strict=True):
+        assert torch.equal(found, expected)
+    sum(value.sum() for value in after).backward()
+    gradient = numbers.weights.lower.grad
+    assert torch.equal(gradient, gradient.tril())
+    assert gradient.tril().any()
 
 
 @pytest.mark.parametrize("batch", [(), (2,)])

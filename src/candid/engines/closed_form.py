@@ -130,6 +130,8 @@ def _search_range(noise: Hyperparameter, mean_square: float) -> tuple[float, flo
 
 def _gather(family: Sparse, rows: Rows, confidence: Confidence, with_spread: bool) -> Statistics:
     """The sums, from one pass over the rows; a very long table is represented by some of them."""
+    # The jitter that training will need, in its own precision: coefficients for another one are of no use.
+    family.evaluate(rows.batch(torch.zeros(1, dtype=torch.long, device=rows.x.device)))
     mean, regression = copy.deepcopy(family.mean).double(), family.regression()
     index = torch.arange(len(rows), device=rows.x.device)
     if len(rows) > MOST_ROWS:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from candid.engines.checkpoint import Checkpoint
 from candid.engines.moment import Moment
 from candid.engines.problem import Problem
@@ -35,7 +37,8 @@ class Plan:
     learning rates of their own instead of ``lr``; ``patience`` counts epochs without a better held-out NLL;
     ``max_steps`` may end training within an epoch; ``time_budget`` is in seconds and covers this call and what it
     resumes; ``offset`` is added to the recorded losses, to give them in other units, and ``spent`` to the seconds;
-    ``with_start`` begins the history with a record of the starting point, as epoch 0.
+    ``with_start`` begins the history with a record of the starting point, as epoch 0, and goes back there if training
+    (without held-out rows, which would decide) ends with a worse loss.
     """
 
     steppers: Mapping[str, str]
@@ -81,6 +84,7 @@ def train(
     rates = {group: plan.rates.get(group, plan.lr) for group in plan.steppers}
     named = make_steppers(plan.steppers, problem.groups(), rates)
     steppers = list(named.values())
+    beginning = _tensors(problem) if plan.with_start else {}
     state, stopping = State(), EarlyStopping(plan.patience)
     saved = checkpoint.read() if checkpoint is not None else None
     if saved is not None:
@@ -146,10 +150,18 @@ def train(
             save()
     problem.zero_grad(set_to_none=True)
     stopping.bring_back(problem)
+    # Training that has made its own objective worse has been in vain.
+    if beginning and held_out is None and problem.standing(rows) + plan.offset > state.history[0]["loss"]:
+        problem.load_state_dict(beginning)
+        state.history.append({**state.history[-1], "loss": state.history[0]["loss"], "lr": 0.0})
     problem.settle(rows)
     state.finished = True
     save()
     return state.history
+
+
+def _tensors(problem: Problem) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in problem.state_dict().items()}
 
 
 def _share_done(state: State, plan: Plan, n_steps: int) -> float:

@@ -37,18 +37,19 @@ JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
 WARM_ROWS, WARM_SHARE = 500, 0.2
 # q(u) has a closed form for every β > 0, and takes this one for β = 0.
 LEAST_BETA = 1e-3
-# Default length of training from a warm start: so many steps, but not more epochs than this. Above so many rows the
-# number of steps grows with the square root of the rows.
-WARM_STEPS, MOST_EPOCHS, MANY_ROWS = 1500, 40, 40_000
+# Default length of training from a warm start: so many steps of a full q(u), which are dear, or of another one, but not
+# more epochs than this unless the steps are too few. Above so many rows their number grows with the square root of that.
+FULL_STEPS, OTHER_STEPS, MOST_EPOCHS, LEAST_STEPS, MANY_ROWS = 500, 900, 40, 100, 40_000
 # From elsewhere: so many epochs, and at least so many steps.
 COLD_EPOCHS, COLD_STEPS = 30, 1000
 # Rounds of L-BFGS for objectives of all rows.
 COLLAPSED_ROUNDS = 10
 # Learning rates of hyper-parameters and inducing points, of q(u) by Adam, of q(u) along natural gradients; from a cold
 # start, of everything.
-RATE, Q_RATE, NATURAL_RATE, COLD_RATE = 0.03, 0.1, 0.05, 0.01
-# From a warm start on fewer rows than this, rates are in proportion to the rows, down to a tenth.
-FEW_ROWS = 10_000
+RATE, Q_RATE, NATURAL_RATE, COLD_RATE = 0.05, 0.5, 0.2, 0.01
+# From a warm start on fewer rows than this, where the start is close to the optimum, rates are in proportion to the rows
+# (of q(u), which would shake the most, to their square), down to this share.
+FEW_ROWS, LEAST_SCALE = 10_000, 0.05
 
 
 @gp_estimator
@@ -83,15 +84,17 @@ class SparseGPRegressor(GPRegressor):
     optimizer : {"auto", "adam", "natural"}, default="auto"
         How q(u) moves: by Adam or along natural gradients. "auto" takes these where they are defined: for the bounds
         "elbo", "vfitc" and "fitc_elbo" with a full covariance and without decoupling. All the rest moves by Adam.
-    batch_size : int, default=256
+    batch_size : int, default=1000
     max_epochs : int, optional
-        By default as many as make 1500 steps (more on more than 40,000 rows), but not more than 40; from a cold start
-        30, or 1000 steps where that is more. For objectives of all rows, rounds of L-BFGS, by default 10.
+        By default as many as make 500 steps of a full q(u) or 900 of another one (more on more than 40,000 rows), but
+        not more than 40, or 100 steps where that is more; from a cold start 30, or 1000 steps. For objectives of all
+        rows, rounds of L-BFGS, by default 10.
     lr : float, optional
-        Learning rate of hyper-parameters and inducing points, by default 0.03 from a warm start and 0.01 from a cold
-        one. From a warm start on less than ten thousand rows it is in proportion to the rows, down to a tenth of that.
+        Learning rate of hyper-parameters and inducing points, by default 0.05 from a warm start and 0.01 from a cold
+        one. From a warm start on less than ten thousand rows it is in proportion to the rows, down to a twentieth.
     q_lr : float, optional
-        Learning rate of q(u), by default 0.1 (along natural gradients 0.05) from a warm start, 0.01 from a cold one.
+        Learning rate of q(u), by default 0.5 (along natural gradients 0.2) from a warm start, 0.01 from a cold one. From
+        a warm start on less than ten thousand rows Adam's is in proportion to the square of the rows.
     schedule : {"cosine", "step", "constant"}, default="cosine"
         How the learning rate decays.
     dtype : {"float32", "float64"}, default="float32"
@@ -168,7 +171,7 @@ class SparseGPRegressor(GPRegressor):
     init: str | np.ndarray = "warm"
     optimizer: str = "auto"
     q_lr: float | None = None
-    batch_size: int = 256
+    batch_size: int = 1000
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GPRegressor._parameter_constraints,
@@ -217,8 +220,8 @@ class SparseGPRegressor(GPRegressor):
         n_rows, kept = len(setting.rows), self._kept(setting) is not None
         steppers = self._composition().steppers
         if self._warm:
-            scale = 1.0 if kept else min(max(n_rows / FEW_ROWS, 0.1), 1.0)
-            q_rate = NATURAL_RATE if steppers.get("weights") == "natural" else scale * Q_RATE
+            scale = 1.0 if kept else min(max(n_rows / FEW_ROWS, LEAST_SCALE), 1.0)
+            q_rate = NATURAL_RATE if steppers.get("weights") == "natural" else scale**2 * Q_RATE
             rate = scale * RATE
         else:
             rate = q_rate = COLD_RATE
@@ -238,8 +241,9 @@ class SparseGPRegressor(GPRegressor):
             return COLLAPSED_ROUNDS
         per_epoch = n_batches(n_rows, self.batch_size)
         if self._warm:
-            steps = WARM_STEPS * max(1.0, math.sqrt(n_rows / MANY_ROWS))
-            return min(math.ceil(steps / per_epoch), MOST_EPOCHS)
+            steps = FULL_STEPS if self.covariance == "full" else OTHER_STEPS
+            steps = steps * max(1.0, math.sqrt(n_rows / MANY_ROWS))
+            return math.ceil(max(min(steps, MOST_EPOCHS * per_epoch), LEAST_STEPS) / per_epoch)
         return max(COLD_EPOCHS, math.ceil(COLD_STEPS / per_epoch))
 
     def _build(self, setting: Setting, seed: int) -> Problem:
@@ -298,7 +302,7 @@ class SparseGPRegressor(GPRegressor):
 
     def _placed(self, setting: Setting, kernel: Kernel, n_points: int, seed: int) -> torch.Tensor:
         """Points where the rows are; a warm start measures distances in lengthscales."""
-        how = "random" if self.init == "random" else "kmeans"
+        how = "random" if isinstance(self.init, str) and self.init == "random" else "kmeans"
         lengths = _lengthscales(kernel, setting.rows.x.shape[1]) if self._warm else None
         points = place_points(setting.rows.x.double().cpu().numpy(), n_points, how, seed, lengths)
         return self._for_each_output(setting, points)

@@ -62,28 +62,26 @@ class _StationaryGram(torch.autograd.Function):
                 # A point has no distance to itself; left in, its terms would cancel only up to rounding.
                 v.diagonal(dim1=-2, dim2=-1).zero_()
             row_sums, column_sums = v.sum(-1, keepdim=True), v.sum(-2).unsqueeze(-1)
-            rows = columns = v.new_empty(0)
+            # The gradients of a and b, up to a factor
+            rows = a_bar = b_bar = v.new_empty(0)
             with full_precision(grad.device):
                 if needs_x1 or needs_lengthscale:
-                    # V b; a thin matrix is multiplied fastest as a few long rows
+                    # ā = 2(rowsum(V)·a − V b); thin matrices are multiplied fastest as a few long rows
                     rows = (b.mT.contiguous() @ v.mT).mT
+                    a_bar = row_sums * a - rows
                 if needs_x2 or (symmetric and needs_x1):
-                    # Vᵀ a
-                    columns = (a.mT @ v).mT
+                    # b̄ = 2(colsum(V)·b − Vᵀ a)
+                    b_bar = column_sums * b - (a.mT @ v).mT
 
             # From scaled inputs back to inputs: a = √stretch·x/ℓ.
-            factor = 2.0 * ctx.profile.slope * math.sqrt(ctx.profile.stretch)
+            factor = 2.0 * ctx.profile.slope * math.sqrt(ctx.profile.stretch) / lengthscale
             if needs_x1:
-                # ā = 2(rowsum(V)·a − V b), and for k(x, x) the same again with Vᵀ
-                a_bar = (row_sums + column_sums) * a - rows - columns if symmetric else row_sums * a - rows
-                x1_bar = (factor / lengthscale * a_bar).sum_to_size(ctx.shapes[0])
+                x1_bar = (factor * (a_bar + b_bar if symmetric else a_bar)).sum_to_size(ctx.shapes[0])
             if needs_x2:
-                # b̄ = 2(colsum(V)·b − Vᵀ a)
-                x2_bar = (factor / lengthscale * (column_sums * b - columns)).sum_to_size(ctx.shapes[1])
+                x2_bar = (factor * b_bar).sum_to_size(ctx.shapes[1])
             if needs_lengthscale:
-                # ℓ̄ = −(Σ a ā + Σ b b̄)/ℓ = −2(Σ rowsum(V) a² + Σ colsum(V) b² − 2 Σ a·(V b))/ℓ
-                moment = (a * (row_sums * a - 2.0 * rows)).sum(-2, keepdim=True)
-                moment = moment + (column_sums * b.square()).sum(-2, keepdim=True)
+                # ℓ̄ = −(Σ a ā + Σ b b̄)/ℓ = −(Σ a ā + 2 Σ colsum(V) b² − 2 Σ a·(V b))/ℓ
+                moment = (a * (a_bar - rows)).sum(-2, keepdim=True) + (column_sums * b.square()).sum(-2, keepdim=True)
                 lengthscale_bar = (-2.0 * ctx.profile.slope * moment / lengthscale).sum_to_size(ctx.shapes[2])
 
         shape_bars = [

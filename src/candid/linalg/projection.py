@@ -32,6 +32,8 @@ def project(
     root : Tensor, optional
         A lower-triangular R (…, M, M), the diagonal of a diagonal one (…, M), or None for S = 0.
     """
+    if features.shape[:-1] != mean.shape:
+        raise ValueError(f"features {tuple(features.shape)} and a mean {tuple(mean.shape)} are not of the same batch")
     return _Project.apply(features, mean, root)  # pyright: ignore[reportReturnType]
 
 

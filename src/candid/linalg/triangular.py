@@ -3,9 +3,13 @@
 A matrix product does not know that half of a triangle is zero. Cut into blocks of rows, it does little more than half
 of the work. A triangular solve is fastest from the right and on columns, which for matrices that are stored by rows
 means the transposed system: L⁻¹X = (Xᵀ L⁻ᵀ)ᵀ.
+
+These are parts of gradients that are written by hand, and have none themselves.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float
@@ -20,8 +24,10 @@ __all__ = [
     "transposed_lower_times",
 ]
 
-# Rows of a block: thinner ones would save more work, but matrix products of thin blocks are slow.
-BLOCK = 100
+# More and thinner blocks would save more work, but their products are slower.
+MOST_BLOCKS, LEAST_ROWS = 6, 100
+# Larger systems are cut in halves.
+LARGEST_SYSTEM = 256
 
 
 def solve_lower(lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch m n"]:
@@ -36,12 +42,17 @@ def solve_lower_transposed(
     return _solve_from_right(lower, x.mT).mT
 
 
+def _solve_from_right(lower: Tensor, x: Tensor) -> Tensor:
+    """X L⁻¹."""
+    return torch.linalg.solve_triangular(lower, x, upper=False, left=False)
+
+
 def congruence(
     lower: Float[Tensor, "*batch m m"], symmetric: Float[Tensor, "*batch m m"]
 ) -> Float[Tensor, "*batch m m"]:
     """P = L⁻ᵀ Σ L⁻¹, which is exactly symmetric. Only the lower triangle of Σ is read.
 
-    With L = [L₁, 0; K, L₂], the same blocks of Σ and P, and U = L₂⁻ᵀ Σ₂₁, half of the work is left by
+    Half of the work of two solves, with L = [L₁, 0; K, L₂], the same blocks of Σ and P, and U = L₂⁻ᵀ Σ₂₁:
 
         P₂ = L₂⁻ᵀ Σ₂ L₂⁻¹        P₂₁ = (U − P₂K) L₁⁻¹        P₁ = L₁⁻ᵀ (Σ₁ − WᵀK − KᵀW) L₁⁻¹,   W = U − ½P₂K.
     """
@@ -52,7 +63,7 @@ def congruence(
 
 def _write_congruence(lower: Tensor, symmetric: Tensor, result: Tensor) -> None:
     size = lower.shape[-1]
-    if size <= 2 * BLOCK:
+    if size <= LARGEST_SYSTEM:
         # Σ = Φ + Φᵀ, where Φ is its lower triangle with half of the diagonal
         half = symmetric.tril()
         half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
@@ -60,20 +71,18 @@ def _write_congruence(lower: Tensor, symmetric: Tensor, result: Tensor) -> None:
         torch.add(half, half.mT, out=result)
         return
     first, second = slice(0, size // 2), slice(size // 2, size)
-    corner = lower[..., second, first]
-    _write_congruence(lower[..., second, second], symmetric[..., second, second], result[..., second, second])
+    corner, bottom = lower[..., second, first], lower[..., second, second]
+    # P₂
+    _write_congruence(bottom, symmetric[..., second, second], result[..., second, second])
+    # P₂K, U and P₂₁
     product = result[..., second, second] @ corner
-    solved = solve_lower_transposed(lower[..., second, second], symmetric[..., second, first])
+    solved = solve_lower_transposed(bottom, symmetric[..., second, first])
     result[..., second, first] = _solve_from_right(lower[..., first, first], solved - product)
     result[..., first, second] = result[..., second, first].mT
+    # WᵀK and P₁
     update = solved.sub_(product, alpha=0.5).mT @ corner
     rest = symmetric[..., first, first] - update - update.mT
     _write_congruence(lower[..., first, first], rest, result[..., first, first])
-
-
-def _solve_from_right(lower: Tensor, x: Tensor) -> Tensor:
-    """X L⁻¹."""
-    return torch.linalg.solve_triangular(lower, x, upper=False, left=False)
 
 
 def lower_times(lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch m n"]:
@@ -107,4 +116,6 @@ def lower_half_of_product(
 
 
 def _blocks(size: int) -> list[tuple[int, int]]:
-    return [(start, min(start + BLOCK, size)) for start in range(0, size, BLOCK)]
+    """Where blocks of rows start and stop."""
+    count = min(max(size // LEAST_ROWS, 1), MOST_BLOCKS)
+    return list(pairwise(size * k // count for k in range(count + 1)))

@@ -35,17 +35,6 @@ class Weights(nn.Module, ABC):
         """Mean aᵀm, explained variance aᵀa and spread aᵀSa for each column a of whitened features."""
         return project(features, self.mean, self.root())
 
-    def project(
-        self, features: Float[Tensor, "*batch m n"]
-    ) -> tuple[Float[Tensor, "*batch n"], Float[Tensor, "*batch n"]]:
-        """Mean aᵀm and spread aᵀSa of the latent function for each column of whitened features."""
-        mean, _, spread = self.moments(features)
-        return mean, spread
-
-    def spread(self, features: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch n"]:
-        """aᵀ S a for each column a of ``features``."""
-        return self.moments(features)[2]
-
 
 def over_gps(nats: Float[Tensor, "*batch"]) -> Tensor:
     """Sum over the GPs of one model, never over chains."""

@@ -1,0 +1,47 @@
+"""KL divergence of a normal distribution from the standard one, with its gradient in closed form.
+
+With S = R Rᵀ and a lower-triangular R, whose diagonal may have any sign,
+
+    KL(N(m, S) ‖ N(0, I)) = ½(Σ R² + mᵀm − M − Σ log R_mm²),        ∂/∂m = m,        ∂/∂R = R − diag(1/R_mm).
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from candid.linalg.autograd import first_order
+
+__all__ = ["divergence_from_standard"]
+
+
+def divergence_from_standard(
+    mean: Float[Tensor, "*batch m"], root: Float[Tensor, "*batch m m"]
+) -> Float[Tensor, "*batch"]:
+    """KL(N(mean, R Rᵀ) ‖ N(0, I)) for each distribution of a batch; only the lower triangle of ``root`` is read."""
+    return _Divergence.apply(mean, root)  # pyright: ignore[reportReturnType]
+
+
+class _Divergence(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, mean: Tensor, root: Tensor) -> Tensor:
+        lower = root.tril()
+        ctx.save_for_backward(mean, lower)
+        log_det = lower.diagonal(dim1=-2, dim2=-1).square().log().sum(-1)
+        trace = lower.square().sum((-2, -1))
+        return 0.5 * (trace + mean.square().sum(-1) - mean.shape[-1] - log_det)
+
+    @staticmethod
+    @first_order
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        mean, lower = ctx.saved_tensors
+        mean_bar = root_bar = None
+        grad = grad.unsqueeze(-1)
+        if ctx.needs_input_grad[0]:
+            mean_bar = grad * mean
+        if ctx.needs_input_grad[1]:
+            # R − diag(1/R_mm)
+            root_bar = grad.unsqueeze(-1) * lower
+            root_bar.diagonal(dim1=-2, dim2=-1).sub_(grad / lower.diagonal(dim1=-2, dim2=-1))
+        return mean_bar, root_bar

@@ -1,0 +1,139 @@
+"""What the parameters of SparseGPRegressor mean."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import candid
+from candid import SparseGPRegressor, make_gp
+from candid.methods import METHODS
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(300, 3))
+Y = np.sin(2 * X[:, 0]) + 0.3 * X[:, 1] + 0.1 * RNG.normal(size=300)
+SPARSE = [name for name in METHODS if name != "exact"]
+
+
+def fitted(**parameters) -> SparseGPRegressor:
+    return SparseGPRegressor(**{"n_inducing": 15, "max_epochs": 3, "random_state": 0, **parameters}).fit(X, Y)
+
+
+@pytest.mark.parametrize("name", SPARSE)
+@pytest.mark.parametrize("init", ["warm", "kmeans", "random"])
+def test_training_improves_the_methods_own_objective(name, init):
+    gp = make_gp(name, n_inducing=15, max_epochs=15, init=init, random_state=0).fit(X, Y)
+    start, end = gp.history_[0], gp.history_[-1]
+    assert (start["epoch"], start["step"]) == (0, 0)
+    assert end["loss"] < start["loss"]
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_a_warm_start_is_better_than_a_cold_one(name):
+    warm, cold = (
+        make_gp(name, n_inducing=15, max_epochs=0, init=init, random_state=0).fit(X, Y) for init in ("warm", "kmeans")
+    )
+    assert warm.history_[0]["loss"] < cold.history_[0]["loss"] - 0.3
+
+
+@pytest.mark.parametrize("decouple", ["inducing", "orthogonal"])
+def test_the_mean_has_inducing_points_of_its_own(decouple):
+    family = fitted(decouple=decouple, n_mean_inducing=25)._fitted.problem.family
+    assert family.points.shape == (1, 15, 3)
+    assert family.mean_points.shape == (1, 25, 3)
+    family = fitted(decouple=decouple)._fitted.problem.family
+    assert family.mean_points.shape == (1, 15, 3)
+
+
+def test_given_points_are_those_of_the_variance():
+    family = fitted(
+        decouple="inducing", init=X[:7], n_mean_inducing=12, max_epochs=0, standardize=False
+    )._fitted.problem.family
+    np.testing.assert_allclose(family.points[0].detach().numpy(), X[:7], rtol=1e-6)
+    assert family.mean_points.shape == (1, 12, 3)
+
+
+def test_natural_gradients_are_refused_where_they_are_not_defined():
+    for parameters in (
+        {"objective": "predictive"},
+        {"objective": "elbo", "covariance": "diagonal"},
+        {"objective": "elbo", "decouple": "orthogonal"},
+    ):
+        with pytest.raises(ValueError, match="use optimizer='adam'"):
+            fitted(optimizer="natural", **parameters)
+
+
+def test_adam_and_natural_gradients_reach_the_same_optimum():
+    losses = [
+        fitted(
+            objective="elbo", beta=1.0, optimizer=optimizer, batch_size=300, max_epochs=150, schedule="cosine"
+        ).history_[-1]["loss"]
+        for optimizer in ("adam", "natural")
+    ]
+    assert losses[0] == pytest.approx(losses[1], abs=0.02)
+
+
+def test_gamma_matters_and_is_above_one():
+    first, second = (fitted(objective="robust", gamma=gamma).predict(X) for gamma in (1.01, 1.3))
+    assert not np.allclose(first, second)
+    with pytest.raises(ValueError, match="gamma"):
+        fitted(objective="robust", gamma=1.0)
+
+
+@pytest.mark.parametrize("objective", ["sgpr", "fitc"])
+def test_objectives_of_all_rows(objective):
+    gp = fitted(objective=objective)
+    assert gp._fitted.problem.family.points.dtype == torch.float64
+    with pytest.raises(ValueError, match="leave covariance='full'"):
+        fitted(objective=objective, covariance="diagonal")
+    with pytest.raises(ValueError, match="inducing GPs have no|decoupled GPs have no"):
+        fitted(objective=objective, decouple="inducing")
+
+
+def test_objectives_of_all_rows_have_a_longest_table(monkeypatch):
+    monkeypatch.setattr("candid.estimators.sparse.COLLAPSED_MOST_ROWS", 200)
+    with pytest.raises(ValueError, match="use mini-batches"):
+        fitted(objective="sgpr")
+
+
+def test_the_collapsed_bound_is_where_svgp_ends():
+    """At equal hyper-parameters and points: sgpr's evidence is the best ELBO."""
+    sgpr = fitted(objective="sgpr", max_epochs=0, dtype="float64")
+    svgp = fitted(objective="elbo", beta=1.0, max_epochs=0, dtype="float64")
+    assert sgpr.history_[0]["loss"] == pytest.approx(svgp.history_[0]["loss"], abs=1e-6)
+
+
+def test_callbacks_see_the_model_of_the_moment():
+    seen = []
+
+    def watch(record):
+        seen.append((record["epoch"], record["model"]().marginal(torch.as_tensor(X)).mean[:, 0].numpy()))
+
+    gp = fitted(callbacks=(watch,))
+    assert [epoch for epoch, _ in seen] == [0, 1, 2, 3]
+    np.testing.assert_allclose(seen[-1][1], gp.predict(X), rtol=1e-9)
+    assert not np.allclose(seen[0][1], seen[-1][1])
+    assert all("model" not in record for record in gp.history_)
+
+
+def test_a_callback_can_end_the_fit_before_it_begins():
+    gp = fitted(callbacks=(lambda record: record["epoch"] == 0,))
+    assert [record["epoch"] for record in gp.history_] == [0]
+
+
+def test_seconds_count_from_the_beginning_of_the_fit():
+    history = fitted().history_
+    assert history[0]["seconds"] > 0
+    assert all(a["seconds"] <= b["seconds"] for a, b in zip(history, history[1:], strict=False))
+
+
+def test_a_gpytorch_kernel_is_saved_without_its_code(tmp_path):
+    gpytorch = pytest.importorskip("gpytorch")
+    kernel = gpytorch.kernels.ScaleKernel(gpytorch.kernels.RBFKernel(ard_num_dims=2, active_dims=(0, 1)))
+    gp = fitted(kernel=kernel)
+    gp.save(tmp_path / "model.candid")
+    again = candid.load(tmp_path / "model.candid", kernel=kernel)
+    np.testing.assert_array_equal(again.predict(X), gp.predict(X))
+    with pytest.raises(ValueError, match="kernel="):
+        candid.load(tmp_path / "model.candid")

@@ -1,0 +1,91 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from candid.linalg import triangular
+from candid.linalg.triangular import (
+    congruence,
+    lower_half_of_product,
+    lower_times,
+    solve_lower,
+    solve_lower_transposed,
+    transposed_lower_times,
+)
+
+# Batch, size of L, columns. Blocks have three rows or more here, and systems of more than four are cut in halves.
+SHAPES = {
+    "one number": ((), 1, 1),
+    "one column": ((), 5, 1),
+    "one block": ((), 3, 4),
+    "a block and one row": ((), 4, 7),
+    "many blocks": ((), 20, 6),
+    "batch": ((2,), 13, 5),
+    "two batch dimensions": ((3, 2), 8, 4),
+    "batch of one": ((1,), 10, 3),
+}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(triangular, "LEAST_ROWS", 3)
+    monkeypatch.setattr(triangular, "LARGEST_SYSTEM", 4)
+
+
+@pytest.fixture(params=SHAPES.values(), ids=SHAPES)
+def matrices(request, draw):
+    """L with a diagonal away from zero, X and Y."""
+    batch, m, n = request.param
+    lower = 0.3 * draw(*batch, m, m).tril() + torch.eye(m).double()
+    return lower, draw(*batch, m, n), draw(*batch, m, n)
+
+
+def test_products(matrices):
+    lower, x, y = matrices
+    torch.testing.assert_close(lower_times(lower, x), lower @ x)
+    torch.testing.assert_close(transposed_lower_times(lower, x), lower.mT @ x)
+    torch.testing.assert_close(lower_half_of_product(x, y), (x @ y.mT).tril())
+
+
+def test_solves(matrices):
+    lower, x, _ = matrices
+    inverse = torch.linalg.inv(lower)
+    torch.testing.assert_close(solve_lower(lower, x), inverse @ x)
+    torch.testing.assert_close(solve_lower_transposed(lower, x), inverse.mT @ x)
+    # Solutions are stored by rows, as the products that follow want them.
+    assert solve_lower(lower, x).is_contiguous()
+
+
+def test_congruence(matrices, draw):
+    """Also of a matrix with something else in its upper triangle, which does not count."""
+    lower, *_ = matrices
+    root = draw(*lower.shape)
+    symmetric, inverse = root + root.mT, torch.linalg.inv(lower)
+    found = congruence(lower, symmetric.tril() + draw(*lower.shape).triu(1))
+    torch.testing.assert_close(found, inverse.mT @ symmetric @ inverse)
+    assert torch.equal(found, found.mT)
+
+
+def test_matrices_that_are_stored_by_columns(draw):
+    lower, x = torch.eye(7).double() + draw(7, 7).tril(-1), draw(5, 7).mT
+    by_columns = lower.mT.contiguous().mT
+    torch.testing.assert_close(lower_times(by_columns, x), lower @ x)
+    torch.testing.assert_close(transposed_lower_times(by_columns, x), lower.mT @ x)
+    torch.testing.assert_close(lower_half_of_product(x, x), (x @ x.mT).tril())
+    torch.testing.assert_close(solve_lower(by_columns, x), torch.linalg.inv(lower) @ x)
+
+
+def test_congruence_is_as_accurate_as_two_solves_in_float32(monkeypatch):
+    """With the factor of an RBF Gram matrix whose condition number is 10⁶."""
+    monkeypatch.setattr(triangular, "LARGEST_SYSTEM", 16)
+    points = torch.linspace(-2, 2, 120, dtype=torch.float64).unsqueeze(-1)
+    gram = torch.exp(-0.5 * (points - points.mT).square()) + 1e-4 * torch.eye(120).double()
+    lower = torch.linalg.cholesky(gram).float()
+    features = torch.linalg.solve_triangular(lower.double(), gram[:, ::7], upper=False)
+    symmetric = (features @ features.mT).float()
+    exact = torch.linalg.solve_triangular(lower.double().mT, symmetric.double(), upper=True)
+    exact = torch.linalg.solve_triangular(lower.double(), exact, upper=False, left=False)
+    solved = torch.linalg.solve_triangular(lower.mT, symmetric, upper=True)
+    solved = torch.linalg.solve_triangular(lower, solved, upper=False, left=False)
+    error, plain_error = ((found.double() - exact).norm() for found in (congruence(lower, symmetric), solved))
+    assert error < 3 * plain_error
