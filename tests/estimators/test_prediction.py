@@ -161,14 +161,14 @@ def test_gradients_of_the_predictor_match_finite_differences(model, new_rows):
         (gradient,) = torch.autograd.grad(getattr(marginal, output).sum(), x, retain_graph=True)
         for column, unit in enumerate((1.0, 50.0, 0.01)):
             step = np.zeros(3)
-            step[column] = 1e-4 * unit
+            step[column] = 1e-3 * unit
             ahead, behind = (
                 getattr(model.predictor_.marginal(x.detach() + sign * torch.as_tensor(step)), output)[:, 0]
                 for sign in (1, -1)
             )
-            slope = (ahead - behind) / (2e-4 * unit)
+            slope = (ahead - behind) / (2e-3 * unit)
             scale = float(getattr(marginal, output).detach().abs().max()) / unit
-            torch.testing.assert_close(gradient[:, column], slope, rtol=1e-4, atol=1e-5 * scale)
+            torch.testing.assert_close(gradient[:, column], slope, rtol=1e-3, atol=1e-4 * scale)
 
 
 def test_single_precision_is_close_and_keeps_the_digits_of_the_inputs(table, new_rows, quick):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -64,16 +66,6 @@ def test_natural_gradients_are_refused_where_they_are_not_defined():
             fitted(optimizer="natural", **parameters)
 
 
-def test_adam_and_natural_gradients_reach_the_same_optimum():
-    losses = [
-        fitted(
-            objective="elbo", beta=1.0, optimizer=optimizer, batch_size=300, max_epochs=150, schedule="cosine"
-        ).history_[-1]["loss"]
-        for optimizer in ("adam", "natural")
-    ]
-    assert losses[0] == pytest.approx(losses[1], abs=0.02)
-
-
 def test_gamma_matters_and_is_above_one():
     first, second = (fitted(objective="robust", gamma=gamma).predict(X) for gamma in (1.01, 1.3))
     assert not np.allclose(first, second)
@@ -87,7 +79,7 @@ def test_objectives_of_all_rows(objective):
     assert gp._fitted.problem.family.points.dtype == torch.float64
     with pytest.raises(ValueError, match="leave covariance='full'"):
         fitted(objective=objective, covariance="diagonal")
-    with pytest.raises(ValueError, match="inducing GPs have no|decoupled GPs have no"):
+    with pytest.raises(ValueError, match="decoupled GPs have no objective"):
         fitted(objective=objective, decouple="inducing")
 
 
@@ -125,7 +117,7 @@ def test_a_callback_can_end_the_fit_before_it_begins():
 def test_seconds_count_from_the_beginning_of_the_fit():
     history = fitted().history_
     assert history[0]["seconds"] > 0
-    assert all(a["seconds"] <= b["seconds"] for a, b in zip(history, history[1:], strict=False))
+    assert all(a["seconds"] <= b["seconds"] for a, b in itertools.pairwise(history))
 
 
 def test_a_gpytorch_kernel_is_saved_without_its_code(tmp_path):

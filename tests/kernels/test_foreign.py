@@ -326,7 +326,7 @@ def test_sparse_fits_are_those_of_our_kernel(table):
     """With fixed lengthscales both train the same parameters, and every epoch has the same loss."""
     ours, theirs = native_pair()
     theirs.base.copies[0].raw_lengthscale.requires_grad_(False)
-    options = {"n_inducing": 15, "init": "kmeans", "max_epochs": 12, "lr": 0.05, "random_state": 0}
+    options = {"n_inducing": 15, "init": "kmeans", "max_epochs": 12, "lr": 0.05, "q_lr": 0.05, "random_state": 0}
     native = SparseGPRegressor(kernel=ours, fixed=("lengthscale",), **options).fit(*table)
     foreign = SparseGPRegressor(kernel=theirs, **options).fit(*table)
     found, expected = ([record["loss"] for record in fit.history_] for fit in (foreign, native))

@@ -50,18 +50,17 @@ class Case:
     def step_flops(self) -> float:
         """Operations of the matrix products and triangular solves of one training step; a triangle counts half.
 
-        A = L⁻¹K_zx, ĀAᵀ and L⁻ᵀĀ need (1 + 2 + 1) M²B; a full q(u) adds L_qᵀA, L_qT and A Tᵀ, 2 M²B each. On top come
-        the Cholesky factor and two solves, (⅓ + 2) M³, and the distances with their gradients, 6 MBD + 4 M²D. Inducing
-        points of the mean alone need no features of the batch: c = L⁻ᵀm, and the gradient of K_zz is of rank one inside
-        the two solves.
+        A = L⁻¹K_zx, half of ĀAᵀ and L⁻ᵀĀ need M²B each; a full q(u) adds L_qᵀA, L_qT and half of A Tᵀ, M²B each. On top
+        come the Cholesky factor and a symmetric L⁻ᵀ · L⁻¹, (⅓ + 1⅓) M³, and the distances with their gradients,
+        6 MBD + 4 M²D. Inducing points of the mean alone need no features of the batch: c = L⁻ᵀm.
         """
         m, b, d = self.n_inducing, self.batch_size, self.n_features
-        products = 10 if self.row.made_of.weights == "full" else 4
-        points = (7 / 3) * m**3 + 6 * m * b * d + 4 * m * m * d
+        products = 6 if self.row.made_of.weights == "full" else 3
+        points = (5 / 3) * m**3 + 6 * m * b * d + 4 * m * m * d
         return products * m * m * b + (2 if self.decoupled else 1) * points
 
     def predict_flops(self, n_rows: int) -> float:
-        """Operations of predicting mean and variance: distances, L⁻¹K_zx and, for a full q(u), L_qᵀA."""
+        """Operations of predicting mean and variance: distances and one product, triangular unless q(u) is full."""
         m, d = self.n_inducing, self.n_features
         products = 2 if self.row.made_of.weights == "full" else 1
         return products * m * m * n_rows + (2 if self.decoupled else 1) * 2 * m * n_rows * d

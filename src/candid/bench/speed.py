@@ -10,6 +10,7 @@ import torch
 from candid.bench.case import Case, Sample
 from candid.bench.contenders import ACTIVITIES, gpytorch_action, our_action
 from candid.bench.timing import GEMM_FLOPS, interleaved_medians, make_gemm
+from candid.engines import keep_freed_memory
 from candid.methods import METHODS
 
 __all__ = ["Goal", "Measurement", "all_goals", "default_goals", "machine_rate", "measure"]
@@ -109,6 +110,7 @@ def measure(
     tell : callable
         Hears what is being measured.
     """
+    keep_freed_memory()
     return [_measure(goal, repeats, n_new, tell) for goal in goals]
 
 

@@ -4,7 +4,7 @@ from candid.engines.checkpoint import Checkpoint
 from candid.engines.closed_form import match_noise, solve_weights
 from candid.engines.initialise import fit_hyperparameters, place_points, refine_hyperparameters
 from candid.engines.loop import Plan, TrainingDiverged, train
-from candid.engines.machine import pick_device, threads
+from candid.engines.machine import keep_freed_memory, pick_device, threads
 from candid.engines.problem import Problem
 from candid.engines.progress import ProgressBar
 from candid.engines.rows import Rows, n_batches
@@ -19,6 +19,7 @@ __all__ = [
     "Rows",
     "TrainingDiverged",
     "fit_hyperparameters",
+    "keep_freed_memory",
     "match_noise",
     "n_batches",
     "pick_device",

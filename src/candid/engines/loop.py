@@ -11,6 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from candid.engines.checkpoint import Checkpoint
+from candid.engines.machine import keep_freed_memory
 from candid.engines.moment import Moment
 from candid.engines.problem import Problem
 from candid.engines.progress import ProgressBar
@@ -81,6 +82,7 @@ def train(
     With a checkpoint, an interrupted run goes on from it and ends with the tensors it would have had without the
     interruption; the file is left behind, marked as finished, for the caller to delete.
     """
+    keep_freed_memory()
     rates = {group: plan.rates.get(group, plan.lr) for group in plan.steppers}
     named = make_steppers(plan.steppers, problem.groups(), rates)
     steppers = list(named.values())

@@ -1,4 +1,4 @@
-"""The machine: which device, and how many threads."""
+"""The machine: which device, how many threads, and what becomes of freed memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["pick_device", "threads"]
+__all__ = ["keep_freed_memory", "pick_device", "threads"]
+
+# The largest block for which glibc still learns to keep freed memory.
+LARGEST_KEPT = 31 << 20
+
+
+def keep_freed_memory() -> None:
+    """Have the C library keep large blocks that are freed.
+
+    glibc gives blocks of more than a threshold back to the system and gets them anew, page by page, in every step; the
+    threshold grows with the largest block that was ever freed. So one block is allocated and dropped.
+    """
+    torch.empty(LARGEST_KEPT, dtype=torch.uint8)
 
 
 def pick_device(name: str) -> torch.device:

@@ -179,8 +179,11 @@ def _checksum(header: str, tensors: dict[str, Tensor]) -> str:
 
 def _check_sizes(header: Header, tensors: dict[str, Tensor]) -> None:
     """Refuse a header that does not fit the tensors; one that asks for more than there is would exhaust memory."""
-    if not all(tensor.dtype in (torch.float32, torch.float64, torch.int64) for tensor in tensors.values()):
-        raise ValueError("a model consists of float32, float64 and int64 tensors, and it has others")
+    for name, tensor in tensors.items():
+        # The only whole numbers are those by which a GPyTorch kernel picks features.
+        whole = tensor.dtype == torch.int64 and name.endswith("active_dims")
+        if not whole and tensor.dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"a model consists of float32 and float64 tensors, but {name} is {tensor.dtype}")
     if header.vector_target and len(tensors["predictor.y_scale"]) != 1:
         raise ValueError("the target is a vector, but there are several outputs")
     if header.feature_names is not None and len(header.feature_names) != header.n_features:

@@ -37,8 +37,8 @@ JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
 WARM_ROWS, WARM_SHARE = 500, 0.2
 # q(u) has a closed form for every β > 0, and takes this one for β = 0.
 LEAST_BETA = 1e-3
-# Default length of training from a warm start: so many steps of a full q(u), which are dear, or of another one, but not
-# more epochs than this unless the steps are too few. Above so many rows their number grows with the square root of that.
+# Default length of training from a warm start: so many steps of a full q(u), which are dear, or of another one; at most
+# so many epochs, but at least so many steps. Above so many rows the steps grow with the square root of the rows.
 FULL_STEPS, OTHER_STEPS, MOST_EPOCHS, LEAST_STEPS, MANY_ROWS = 500, 900, 40, 100, 40_000
 # From elsewhere: so many epochs, and at least so many steps.
 COLD_EPOCHS, COLD_STEPS = 30, 1000
@@ -47,8 +47,8 @@ COLLAPSED_ROUNDS = 10
 # Learning rates of hyper-parameters and inducing points, of q(u) by Adam, of q(u) along natural gradients; from a cold
 # start, of everything.
 RATE, Q_RATE, NATURAL_RATE, COLD_RATE = 0.05, 0.5, 0.2, 0.01
-# From a warm start on fewer rows than this, where the start is close to the optimum, rates are in proportion to the rows
-# (of q(u), which would shake the most, to their square), down to this share.
+# From a warm start on fewer rows than this, which is close to the optimum, rates are in proportion to the rows (that of
+# q(u), which would shake the most, to their square), down to this share.
 FEW_ROWS, LEAST_SCALE = 10_000, 0.05
 
 
@@ -93,8 +93,8 @@ class SparseGPRegressor(GPRegressor):
         Learning rate of hyper-parameters and inducing points, by default 0.05 from a warm start and 0.01 from a cold
         one. From a warm start on less than ten thousand rows it is in proportion to the rows, down to a twentieth.
     q_lr : float, optional
-        Learning rate of q(u), by default 0.5 (along natural gradients 0.2) from a warm start, 0.01 from a cold one. From
-        a warm start on less than ten thousand rows Adam's is in proportion to the square of the rows.
+        Learning rate of q(u), by default 0.5 (along natural gradients 0.2) from a warm start, 0.01 from a cold one.
+        From a warm start on less than ten thousand rows Adam's is in proportion to the square of the rows.
     schedule : {"cosine", "step", "constant"}, default="cosine"
         How the learning rate decays.
     dtype : {"float32", "float64"}, default="float32"

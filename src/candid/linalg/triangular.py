@@ -24,10 +24,10 @@ __all__ = [
     "transposed_lower_times",
 ]
 
-# More and thinner blocks would save more work, but their products are slower.
-MOST_BLOCKS, LEAST_ROWS = 6, 100
+# More and thinner blocks would save a little more work, but threads would have to wait for each other more often.
+MOST_BLOCKS, LEAST_ROWS = 4, 100
 # Larger systems are cut in halves.
-LARGEST_SYSTEM = 256
+LARGEST_SYSTEM = 512
 
 
 def solve_lower(lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch m n"]:
