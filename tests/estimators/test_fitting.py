@@ -157,7 +157,7 @@ def test_callbacks_see_every_epoch_and_may_stop(quick, table):
     assert [{key: record[key] for key in record if key != "model"} for record in records] == gp.history_
     assert [record["epoch"] for record in records] == list(range(21))
     assert {"epoch", "step", "loss", "lr", "seconds"} <= records[0].keys()
-    stopped = quick(callbacks=(lambda record: record["epoch"] == 3,)).fit(*table)
+    stopped = quick(init="kmeans", callbacks=(lambda record: record["epoch"] == 3,)).fit(*table)
     assert [record["epoch"] for record in stopped.history_] == [0, 1, 2, 3]
 
 

@@ -38,8 +38,9 @@ WARM_ROWS, WARM_SHARE = 500, 0.2
 # q(u) has a closed form for every β > 0, and takes this one for β = 0.
 LEAST_BETA = 1e-3
 # Default length of training from a warm start: so many steps of a full q(u), which are dear, or of another one; at most
-# so many epochs, but at least so many steps. Above so many rows the steps grow with the square root of the rows.
-FULL_STEPS, OTHER_STEPS, MOST_EPOCHS, LEAST_STEPS, MANY_ROWS = 500, 900, 40, 100, 40_000
+# so many epochs, but on short tables at least a step for every four rows, from 100 to 400. Above so many rows the steps
+# grow with the square root of the rows.
+FULL_STEPS, OTHER_STEPS, MOST_EPOCHS, LEAST_STEPS, MANY_ROWS = 500, 900, 40, (100, 400), 40_000
 # From elsewhere: so many epochs, and at least so many steps.
 COLD_EPOCHS, COLD_STEPS = 30, 1000
 # Rounds of L-BFGS for objectives of all rows.
@@ -87,8 +88,8 @@ class SparseGPRegressor(GPRegressor):
     batch_size : int, default=1000
     max_epochs : int, optional
         By default as many as make 500 steps of a full q(u) or 900 of another one (more on more than 40,000 rows), but
-        not more than 40, or 100 steps where that is more; from a cold start 30, or 1000 steps. For objectives of all
-        rows, rounds of L-BFGS, by default 10.
+        not more than 40 (on short tables, than one for every four rows, from 100 to 400); from a cold start 30, or 1000
+        steps. For objectives of all rows, rounds of L-BFGS, by default 10.
     lr : float, optional
         Learning rate of hyper-parameters and inducing points, by default 0.05 from a warm start and 0.01 from a cold
         one. From a warm start on less than ten thousand rows it is in proportion to the rows, down to a twentieth.
@@ -243,7 +244,8 @@ class SparseGPRegressor(GPRegressor):
         if self._warm:
             steps = FULL_STEPS if self.covariance == "full" else OTHER_STEPS
             steps = steps * max(1.0, math.sqrt(n_rows / MANY_ROWS))
-            return math.ceil(max(min(steps, MOST_EPOCHS * per_epoch), LEAST_STEPS) / per_epoch)
+            least = min(max(n_rows // 4, LEAST_STEPS[0]), LEAST_STEPS[1])
+            return math.ceil(max(min(steps, MOST_EPOCHS * per_epoch), least) / per_epoch)
         return max(COLD_EPOCHS, math.ceil(COLD_STEPS / per_epoch))
 
     def _build(self, setting: Setting, seed: int) -> Problem:
