@@ -67,8 +67,8 @@ def test_every_row_is_complete_and_consistent(row):
 
 
 def by_adam(made_of: Composition) -> Composition:
-    """The papers do without natural gradients."""
-    steppers = {group: "adam" if kind == "natural" else kind for group, kind in made_of.steppers.items()}
+    """The papers do with plain Adam."""
+    steppers = {group: "adam" if kind in ("natural", "damped") else kind for group, kind in made_of.steppers.items()}
     return replace(made_of, steppers=steppers)
 
 

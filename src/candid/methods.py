@@ -92,7 +92,7 @@ def inducing_points(
         Whether the mean has inducing points of its own.
     optimizer : {"auto", "adam", "natural"}
         How q(u) moves. "auto": along natural gradients where they are defined, which is for a full covariance of the
-        points that mean and variance share, and lower bounds of an evidence.
+        points that mean and variance share, and lower bounds of an evidence; elsewhere by a damped Adam.
     """
     family = DECOUPLED[decouple]
     if objective in COLLAPSED:
@@ -103,7 +103,7 @@ def inducing_points(
             "natural gradients are for a full covariance of q(u), without decoupling, and an objective that bounds an "
             f"evidence ({', '.join(BOUNDS)}); use optimizer='adam'"
         )
-    stepper = "natural" if natural and optimizer != "adam" else "adam"
+    stepper = optimizer if optimizer != "auto" else "natural" if natural else "damped"
     weights = "delta" if covariance == "none" else covariance
     return Composition(family, weights, objective, {"weights": stepper, "rest": "adam"})
 

@@ -37,14 +37,14 @@ JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
 WARM_ROWS, WARM_SHARE = 500, 0.2
 # q(u) has a closed form for every β > 0, and takes this one for β = 0.
 LEAST_BETA = 1e-3
-# Default length of training from a warm start: so many steps of a full q(u), which are dear, or of another one; at most
-# so many epochs, but on short tables at least a step for every four rows, from 100 to 400. Above so many rows the steps
-# grow with the square root of the rows.
-FULL_STEPS, OTHER_STEPS, MOST_EPOCHS, LEAST_STEPS, MANY_ROWS = 500, 900, 40, (100, 400), 40_000
+# Default length of training from a warm start: so many steps of Adam, or of natural gradients; at most so many epochs,
+# but on short tables at least a step for every four rows, from 100 to 400. Above so many rows the steps grow with the
+# square root of the rows.
+ADAM_STEPS, NATURAL_STEPS, MOST_EPOCHS, LEAST_STEPS, MANY_ROWS = 900, 500, 40, (100, 400), 40_000
 # From elsewhere: so many epochs, and at least so many steps.
 COLD_EPOCHS, COLD_STEPS = 30, 1000
 # Rounds of L-BFGS for objectives of all rows.
-COLLAPSED_ROUNDS = 10
+COLLAPSED_ROUNDS = 6
 # Learning rates of hyper-parameters and inducing points, of q(u) by Adam, of q(u) along natural gradients; from a cold
 # start, of everything.
 RATE, Q_RATE, NATURAL_RATE, COLD_RATE = 0.05, 0.5, 0.2, 0.01
@@ -84,12 +84,13 @@ class SparseGPRegressor(GPRegressor):
         k-means). "kmeans" and "random" only place the inducing points and leave the rest cold.
     optimizer : {"auto", "adam", "natural"}, default="auto"
         How q(u) moves: by Adam or along natural gradients. "auto" takes these where they are defined: for the bounds
-        "elbo", "vfitc" and "fitc_elbo" with a full covariance and without decoupling. All the rest moves by Adam.
+        "elbo", "vfitc" and "fitc_elbo" with a full covariance and without decoupling; elsewhere an Adam in which small
+        gradients count for less. All the rest moves by Adam.
     batch_size : int, default=1000
     max_epochs : int, optional
-        By default as many as make 500 steps of a full q(u) or 900 of another one (more on more than 40,000 rows), but
+        By default as many as make 900 steps of Adam or 500 of natural gradients (more on more than 40,000 rows), but
         not more than 40 (on short tables, than one for every four rows, from 100 to 400); from a cold start 30, or 1000
-        steps. For objectives of all rows, rounds of L-BFGS, by default 10.
+        steps. For objectives of all rows, rounds of L-BFGS, by default 6.
     lr : float, optional
         Learning rate of hyper-parameters and inducing points, by default 0.05 from a warm start and 0.01 from a cold
         one. From a warm start on less than ten thousand rows it is in proportion to the rows, down to a twentieth.
@@ -242,7 +243,8 @@ class SparseGPRegressor(GPRegressor):
             return COLLAPSED_ROUNDS
         per_epoch = n_batches(n_rows, self.batch_size)
         if self._warm:
-            steps = FULL_STEPS if self.covariance == "full" else OTHER_STEPS
+            natural = self._composition().steppers.get("weights") == "natural"
+            steps = NATURAL_STEPS if natural else ADAM_STEPS
             steps = steps * max(1.0, math.sqrt(n_rows / MANY_ROWS))
             least = min(max(n_rows // 4, LEAST_STEPS[0]), LEAST_STEPS[1])
             return math.ceil(max(min(steps, MOST_EPOCHS * per_epoch), least) / per_epoch)

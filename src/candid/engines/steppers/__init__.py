@@ -6,16 +6,17 @@ from collections.abc import Mapping, Sequence
 
 from torch import nn
 
-from candid.engines.steppers.adam import Adam
+from candid.engines.steppers.adam import Adam, DampedAdam
 from candid.engines.steppers.base import Evaluate, Stepper
 from candid.engines.steppers.lbfgs import LBFGS
 from candid.engines.steppers.natural import NaturalGradient
 
-__all__ = ["LBFGS", "STEPPERS", "Adam", "NaturalGradient", "Stepper", "make_steppers", "take_step"]
+__all__ = ["LBFGS", "STEPPERS", "Adam", "DampedAdam", "NaturalGradient", "Stepper", "make_steppers", "take_step"]
 
 #: Steppers by the name under which a method speaks of them.
 STEPPERS: dict[str, type[Adam] | type[LBFGS] | type[NaturalGradient]] = {
     "adam": Adam,
+    "damped": DampedAdam,
     "lbfgs": LBFGS,
     "natural": NaturalGradient,
 }
