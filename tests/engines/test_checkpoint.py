@@ -12,6 +12,7 @@ from safetensors.torch import save_file
 
 from candid.engines import Checkpoint, Plan, Rows, train
 from candid.engines import checkpoint as checkpoint_module
+from fragile import FragileCheckpoint, Interrupted
 from small_models import exact_problem, random_rows, sparse_problem
 
 STATE = {
@@ -20,27 +21,6 @@ STATE = {
     "steppers": [{0: {"m": torch.arange(4.0), "step": torch.tensor(3.0)}, "list": [1, torch.eye(2).double(), None]}],
     "stopping": {},
 }
-
-
-class Interrupted(Exception):
-    """What a test raises instead of pulling the plug."""
-
-
-class FragileCheckpoint(Checkpoint):
-    """Writes after every step, and dies after the ``last`` one."""
-
-    def __init__(self, path, last: int) -> None:
-        super().__init__(path)
-        self.left = last
-
-    def due(self) -> bool:
-        return True
-
-    def write(self, state) -> None:
-        super().write(state)
-        self.left -= 1
-        if self.left == 0:
-            raise Interrupted
 
 
 def assert_same(found, expected):

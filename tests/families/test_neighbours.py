@@ -12,29 +12,8 @@ from candid.kernels import RBF, make_kernel
 from candid.likelihoods import Gaussian
 from candid.marginal import Batch
 from candid.objectives import predictive
+from fragile import FragileCheckpoint, Interrupted
 from small_models import exact_problem, random_rows, randomise
-
-
-class Interrupted(Exception):
-    """What a test raises instead of pulling the plug."""
-
-
-class FragileCheckpoint(Checkpoint):
-    """Writes after every step, and dies after the ``last`` one."""
-
-    def __init__(self, path, last: int) -> None:
-        super().__init__(path)
-        self.left = last
-
-    def due(self) -> bool:
-        return True
-
-    def write(self, state) -> None:
-        super().write(state)
-        self.left -= 1
-        if self.left == 0:
-            raise Interrupted
-
 
 NEW = random_rows(7, seed=99).x
 

@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from candid.engines import Problem, Rows, solve_weights
+from candid.engines import Problem, Rows
 from dense_models import assert_same_gradients, dense_kernel, noise_of
 from small_models import decoupled_problem, random_rows, sparse_problem
 
@@ -69,21 +69,3 @@ def test_at_the_same_points_it_is_one_set_of_points_with_its_own_penalty():
     # log N has a normalising constant, and the KL has none.
     constant = 0.5 * 6 * math.log(2 * math.pi)
     torch.testing.assert_close(ours.penalties["kl"], theirs.penalties["kl"] + constant, **CLOSE)
-
-
-@pytest.mark.parametrize("beta", [1.0, 0.3])
-@pytest.mark.parametrize("weights", ["diagonal", "full"])
-@pytest.mark.parametrize("known", [False, True])
-def test_solved_weights_are_the_maximum(weights, beta, known):
-    """No gradient is left in m or S, whatever the kind of S, β, weights of rows and noise."""
-    rows = random_rows(40, n_outputs=2, seed=5, weighted=True)
-    noise = torch.linspace(0.02, 0.5, 80, dtype=torch.float64).reshape(40, 2) if known else None
-    problem = decoupled_problem(rows, weights, "elbo", beta=beta, known=noise, seed=6)
-    problem.loss(rows.whole()).backward()
-    before = max(parameter.grad.abs().max() for parameter in problem.family.weight_parameters())
-    problem.zero_grad()
-    solve_weights(problem.family, problem.likelihood, rows, beta)
-    problem.loss(rows.whole()).backward()
-    for parameter in problem.family.weight_parameters():
-        assert parameter.grad.abs().max() < 1e-10 < before
-    assert (problem.family.weights.mean == 0).all()

@@ -56,23 +56,6 @@ def test_loss_and_all_gradients(objective, weights, n_mean_points, n_points):
     assert_same_gradients(problem, ours, theirs)
 
 
-@pytest.mark.parametrize("beta", [1.0, 0.3])
-@pytest.mark.parametrize("weights", ["full", "diagonal"])
-@pytest.mark.parametrize("known", [False, True])
-def test_solved_weights_are_the_maximum(weights, beta, known):
-    """No gradient is left in m, S or h, whatever the kind of S, β, weights of rows and noise."""
-    rows = random_rows(40, n_outputs=2, seed=3, weighted=True)
-    noise = torch.linspace(0.02, 0.5, 80, dtype=torch.float64).reshape(40, 2) if known else None
-    problem = orthogonal_problem(rows, weights, "elbo", beta=beta, known=noise, seed=4)
-    problem.loss(rows.whole()).backward()
-    before = max(parameter.grad.abs().max() for parameter in problem.family.weight_parameters())
-    problem.zero_grad()
-    solve_weights(problem.family, problem.likelihood, rows, beta)
-    problem.loss(rows.whole()).backward()
-    for parameter in problem.family.weight_parameters():
-        assert parameter.grad.abs().max() < 1e-8 < before
-
-
 def test_all_rows_in_the_two_bases_give_the_mean_of_the_exact_gp():
     """Zσ some rows, Zμ the others: the best mean is k(x, X)(K + σ²I)⁻¹(y − mu), whatever the split."""
     rows = random_rows(20, seed=5)
