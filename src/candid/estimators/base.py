@@ -109,8 +109,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """A problem at its starting point, or where ``setting.start`` has left off."""
 
     @abstractmethod
-    def _plan(self, setting: Setting, seed: int) -> Plan:
-        """How to train it."""
+    def _plan(self, setting: Setting, problem: Problem, seed: int) -> Plan:
+        """How to train that problem."""
 
     def _check_table(self, table: Table) -> None:
         """Raise where this kind of model cannot take the table."""

@@ -72,7 +72,7 @@ n_restarts, device, n_threads, predict_dtype, random_state, verbose, checkpoint_
                 'use inducing points: candid.make_gp("ppgpr-chol") or candid.make_gp("svgp")'
             )
 
-    def _plan(self, setting: Setting, seed: int) -> Plan:
+    def _plan(self, setting: Setting, problem: Problem, seed: int) -> Plan:
         return Plan(
             steppers=EXACT.steppers,
             max_epochs=DEFAULT_ROUNDS if self.max_epochs is None else self.max_epochs,

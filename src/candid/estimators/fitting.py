@@ -121,7 +121,7 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
             problem = estimator._build(setting, seed + restart)
             callbacks = _informed(estimator.callbacks, lambda problem=problem: _predictor(problem, inputs, targets))
             plan = replace(
-                estimator._plan(setting, seed + restart),
+                estimator._plan(setting, problem, seed + restart),
                 time_budget=budget.left(),
                 offset=offset,
                 spent=budget.elapsed(),

@@ -45,9 +45,9 @@ ADAM_STEPS, NATURAL_STEPS, MOST_EPOCHS, LEAST_STEPS, MANY_ROWS = 900, 500, 40, (
 COLD_EPOCHS, COLD_STEPS = 30, 1000
 # Rounds of L-BFGS for objectives of all rows.
 COLLAPSED_ROUNDS = 6
-# Learning rates of hyper-parameters and inducing points, of q(u) by Adam, of q(u) along natural gradients; from a cold
-# start, of everything.
-RATE, Q_RATE, NATURAL_RATE, COLD_RATE = 0.05, 0.5, 0.2, 0.01
+# Learning rates of hyper-parameters and inducing points, of q(u) by Adam (the predictive objective wants another one than
+# the start has), of q(u) along natural gradients; from a cold start, of everything.
+RATE, Q_RATE, PREDICTIVE_Q_RATE, NATURAL_RATE, COLD_RATE = 0.05, 0.1, 0.5, 0.2, 0.01
 # From a warm start on fewer rows than this, which is close to the optimum, rates are in proportion to the rows (that of
 # q(u), which would shake the most, to their square), down to this share.
 FEW_ROWS, LEAST_SCALE = 10_000, 0.05
@@ -95,8 +95,9 @@ class SparseGPRegressor(GPRegressor):
         Learning rate of hyper-parameters and inducing points, by default 0.05 from a warm start and 0.01 from a cold
         one. From a warm start on less than ten thousand rows it is in proportion to the rows, down to a twentieth.
     q_lr : float, optional
-        Learning rate of q(u), by default 0.5 (along natural gradients 0.2) from a warm start, 0.01 from a cold one.
-        From a warm start on less than ten thousand rows Adam's is in proportion to the square of the rows.
+        Learning rate of q(u). From a warm start Adam's is by default 0.5 for the predictive objective and 0.1 for
+        others, divided by the root of the kernel's amplitude, and on less than ten thousand rows in proportion to their
+        square; that of natural gradients is 0.2. From a cold start it is 0.01.
     schedule : {"cosine", "step", "constant"}, default="cosine"
         How the learning rate decays.
     dtype : {"float32", "float64"}, default="float32"
@@ -218,12 +219,15 @@ class SparseGPRegressor(GPRegressor):
                 "covariance='full', or use objective='elbo'"
             )
 
-    def _plan(self, setting: Setting, seed: int) -> Plan:
+    def _plan(self, setting: Setting, problem: Problem, seed: int) -> Plan:
         n_rows, kept = len(setting.rows), self._kept(setting) is not None
         steppers = self._composition().steppers
         if self._warm:
             scale = 1.0 if kept else min(max(n_rows / FEW_ROWS, LEAST_SCALE), 1.0)
-            q_rate = NATURAL_RATE if steppers.get("weights") == "natural" else scale**2 * Q_RATE
+            q_rate = scale**2 * (PREDICTIVE_Q_RATE if self.objective == "predictive" else Q_RATE)
+            q_rate = q_rate / _standard_deviation(problem.family.kernel)
+            if steppers.get("weights") == "natural":
+                q_rate = NATURAL_RATE
             rate = scale * RATE
         else:
             rate = q_rate = COLD_RATE
@@ -314,6 +318,13 @@ class SparseGPRegressor(GPRegressor):
     def _for_each_output(self, setting: Setting, points: np.ndarray) -> torch.Tensor:
         rows = setting.rows
         return torch.as_tensor(points).to(rows.x).expand(rows.y.shape[1], *points.shape)
+
+
+@torch.no_grad()
+def _standard_deviation(kernel: Kernel) -> float:
+    """√amplitude: what one unit of whitened inducing values is in units of the (standardised) target."""
+    amplitude, _ = kernel.split()
+    return 1.0 if amplitude is None else float(amplitude.double().log().mean().exp().sqrt())
 
 
 def _share(setting: Setting) -> float | None:
