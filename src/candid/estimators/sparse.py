@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -15,7 +14,6 @@ from candid.engines import (
     Problem,
     fit_hyperparameters,
     match_noise,
-    n_batches,
     place_points,
     refine_hyperparameters,
     solve_weights,
@@ -23,10 +21,10 @@ from candid.engines import (
 from candid.estimators.base import GPRegressor, gp_estimator
 from candid.estimators.fitting import Setting
 from candid.estimators.inputs import Table
-from candid.families import Decoupled, Inducing, Orthogonal, Sparse
+from candid.estimators.pace import cold_pace, warm_pace
+from candid.families import Decoupled, Inducing, Orthogonal, Sparse, metric_of
 from candid.kernels import Kernel
 from candid.methods import COLLAPSED, COLLAPSED_MOST_ROWS, Composition, inducing_points
-from candid.parameters import hyperparameters
 from candid.weights import WEIGHTS
 
 __all__ = ["SparseGPRegressor"]
@@ -37,20 +35,8 @@ JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
 WARM_ROWS, WARM_SHARE = 500, 0.2
 # q(u) has a closed form for every β > 0, and takes this one for β = 0.
 LEAST_BETA = 1e-3
-# Default length of training from a warm start: so many steps of Adam, or of natural gradients; at most so many epochs,
-# but on short tables at least a step for every four rows, from 100 to 400. Above so many rows the steps grow with the
-# square root of the rows.
-ADAM_STEPS, NATURAL_STEPS, MOST_EPOCHS, LEAST_STEPS, MANY_ROWS = 900, 500, 40, (100, 400), 40_000
-# From elsewhere: so many epochs, and at least so many steps.
-COLD_EPOCHS, COLD_STEPS = 30, 1000
 # Rounds of L-BFGS for objectives of all rows.
 COLLAPSED_ROUNDS = 6
-# Learning rates of hyper-parameters and inducing points, of q(u) by Adam (the predictive objective wants another one than
-# the start has), of q(u) along natural gradients; from a cold start, of everything.
-RATE, Q_RATE, PREDICTIVE_Q_RATE, NATURAL_RATE, COLD_RATE = 0.05, 0.1, 0.5, 0.2, 0.01
-# From a warm start on fewer rows than this, which is close to the optimum, rates are in proportion to the rows (that of
-# q(u), which would shake the most, to their square), down to this share.
-FEW_ROWS, LEAST_SCALE = 10_000, 0.05
 
 
 @gp_estimator
@@ -95,9 +81,9 @@ class SparseGPRegressor(GPRegressor):
         Learning rate of hyper-parameters and inducing points, by default 0.05 from a warm start and 0.01 from a cold
         one. From a warm start on less than ten thousand rows it is in proportion to the rows, down to a twentieth.
     q_lr : float, optional
-        Learning rate of q(u). From a warm start Adam's is by default 0.5 for the predictive objective and 0.1 for
-        others, divided by the root of the kernel's amplitude, and on less than ten thousand rows in proportion to their
-        square; that of natural gradients is 0.2. From a cold start it is 0.01.
+        Learning rate of q(u). From a warm start Adam's is by default 0.5 divided by the root of the kernel's amplitude,
+        and on less than ten thousand rows in proportion to their square; that of natural gradients is 0.2. From a cold
+        start it is 0.01.
     schedule : {"cosine", "step", "constant"}, default="cosine"
         How the learning rate decays.
     dtype : {"float32", "float64"}, default="float32"
@@ -220,39 +206,23 @@ class SparseGPRegressor(GPRegressor):
             )
 
     def _plan(self, setting: Setting, problem: Problem, seed: int) -> Plan:
-        n_rows, kept = len(setting.rows), self._kept(setting) is not None
-        steppers = self._composition().steppers
+        n_rows, steppers = len(setting.rows), self._composition().steppers
+        pace = cold_pace(n_rows, self.batch_size)
         if self._warm:
-            scale = 1.0 if kept else min(max(n_rows / FEW_ROWS, LEAST_SCALE), 1.0)
-            q_rate = scale**2 * (PREDICTIVE_Q_RATE if self.objective == "predictive" else Q_RATE)
-            q_rate = q_rate / _standard_deviation(problem.family.kernel)
-            if steppers.get("weights") == "natural":
-                q_rate = NATURAL_RATE
-            rate = scale * RATE
-        else:
-            rate = q_rate = COLD_RATE
+            natural, kept = steppers.get("weights") == "natural", self._kept(setting) is not None
+            deviation = _standard_deviation(problem.family.kernel)
+            pace = warm_pace(n_rows, self.batch_size, natural, deviation, kept)
+        epochs = COLLAPSED_ROUNDS if self._collapsed else pace.epochs
         return Plan(
             steppers=steppers,
-            max_epochs=self._default_epochs(n_rows) if self.max_epochs is None else self.max_epochs,
+            max_epochs=epochs if self.max_epochs is None else self.max_epochs,
             batch_size=n_rows if self._collapsed else self.batch_size,
-            lr=rate if self.lr is None else self.lr,
-            rates={"weights": q_rate if self.q_lr is None else self.q_lr},
+            lr=pace.rate if self.lr is None else self.lr,
+            rates={"weights": pace.q_rate if self.q_lr is None else self.q_lr},
             schedule=self.schedule,
             patience=self.patience,
             seed=seed,
         )
-
-    def _default_epochs(self, n_rows: int) -> int:
-        if self._collapsed:
-            return COLLAPSED_ROUNDS
-        per_epoch = n_batches(n_rows, self.batch_size)
-        if self._warm:
-            natural = self._composition().steppers.get("weights") == "natural"
-            steps = NATURAL_STEPS if natural else ADAM_STEPS
-            steps = steps * max(1.0, math.sqrt(n_rows / MANY_ROWS))
-            least = min(max(n_rows // 4, LEAST_STEPS[0]), LEAST_STEPS[1])
-            return math.ceil(max(min(steps, MOST_EPOCHS * per_epoch), least) / per_epoch)
-        return max(COLD_EPOCHS, math.ceil(COLD_STEPS / per_epoch))
 
     def _build(self, setting: Setting, seed: int) -> Problem:
         rows = setting.rows
@@ -311,8 +281,9 @@ class SparseGPRegressor(GPRegressor):
     def _placed(self, setting: Setting, kernel: Kernel, n_points: int, seed: int) -> torch.Tensor:
         """Points where the rows are; a warm start measures distances in lengthscales."""
         how = "random" if isinstance(self.init, str) and self.init == "random" else "kmeans"
-        lengths = _lengthscales(kernel, setting.rows.x.shape[1]) if self._warm else None
-        points = place_points(setting.rows.x.double().cpu().numpy(), n_points, how, seed, lengths)
+        x = setting.rows.x.double().cpu().numpy()
+        lengths = metric_of(kernel, x.shape[1]).double().cpu().numpy() if self._warm else None
+        points = place_points(x, n_points, how, seed, lengths)
         return self._for_each_output(setting, points)
 
     def _for_each_output(self, setting: Setting, points: np.ndarray) -> torch.Tensor:
@@ -322,7 +293,7 @@ class SparseGPRegressor(GPRegressor):
 
 @torch.no_grad()
 def _standard_deviation(kernel: Kernel) -> float:
-    """√amplitude: what one unit of whitened inducing values is in units of the (standardised) target."""
+    """√amplitude, averaged over outputs."""
     amplitude, _ = kernel.split()
     return 1.0 if amplitude is None else float(amplitude.double().log().mean().exp().sqrt())
 
@@ -331,12 +302,3 @@ def _share(setting: Setting) -> float | None:
     """Seconds that a part of the warm start may take."""
     time_left = setting.budget.left()
     return None if time_left is None else WARM_SHARE * time_left
-
-
-def _lengthscales(kernel: Kernel, n_features: int) -> np.ndarray | None:
-    """One lengthscale for each feature, averaged over outputs; None for a kernel that has no or several of them."""
-    found = [value for name, value in hyperparameters(kernel) if name.endswith("lengthscale")]
-    if len(found) != 1:
-        return None
-    logarithms = found[0].value.detach().double().cpu().log()
-    return logarithms.reshape(-1, logarithms.shape[-1]).mean(0).exp().expand(n_features).numpy()

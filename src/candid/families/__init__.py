@@ -5,6 +5,7 @@ from candid.families.basis import Regressors
 from candid.families.decoupled import Decoupled
 from candid.families.exact import Exact
 from candid.families.inducing import Inducing
+from candid.families.local import metric_of
 from candid.families.means import Constant, Linear, Mean, Zero, make_mean, mean_from_spec
 from candid.families.neighbour_predictor import NeighbourPredictor
 from candid.families.neighbours import Neighbours
@@ -32,5 +33,6 @@ __all__ = [
     "Zero",
     "make_mean",
     "mean_from_spec",
+    "metric_of",
     "predictor_from_spec",
 ]

@@ -1,0 +1,62 @@
+"""How long, and how fast, a GP with inducing points is trained unless the user says otherwise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from candid.engines import n_batches
+
+__all__ = ["Pace", "cold_pace", "warm_pace"]
+
+# From a warm start so many steps of Adam, or of natural gradients, but at most so many epochs. Above this many rows the
+# steps grow with the square root of the rows; on short tables there is at least a step for every four rows, within
+# these bounds.
+ADAM_STEPS, NATURAL_STEPS, MOST_EPOCHS, MANY_ROWS = 900, 500, 40, 40_000
+LEAST_STEPS = (100, 400)
+# From a cold start so many epochs, and at least so many steps.
+COLD_EPOCHS, COLD_STEPS = 30, 1000
+# Learning rates of hyper-parameters and inducing points, of q(u) by Adam, and along natural gradients; from a cold start,
+# of everything.
+RATE, Q_RATE, NATURAL_RATE, COLD_RATE = 0.05, 0.5, 0.2, 0.01
+# A warm start on fewer rows than this is close to the optimum. There rates are in proportion to the rows (that of q(u),
+# which would shake the most, to their square), down to this share.
+FEW_ROWS, LEAST_SHARE = 10_000, 0.05
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Epochs, and the learning rates of q(u) and of the rest."""
+
+    epochs: int
+    rate: float
+    q_rate: float
+
+
+def warm_pace(n_rows: int, batch_size: int, natural: bool, deviation: float, kept: bool) -> Pace:
+    """From a warm start, or from an earlier fit that is ``kept``.
+
+    Parameters
+    ----------
+    n_rows, batch_size : int
+    natural : bool
+        Whether q(u) follows natural gradients.
+    deviation : float
+        Prior standard deviation of the latent function: what one unit of whitened inducing values is in units of the
+        (standardised) target. Adam's steps of q(u) are so long in these.
+    kept : bool
+        Whether training goes on where an earlier fit has ended, with more rows.
+    """
+    per_epoch = n_batches(n_rows, batch_size)
+    steps = (NATURAL_STEPS if natural else ADAM_STEPS) * max(1.0, math.sqrt(n_rows / MANY_ROWS))
+    least = min(max(n_rows // 4, LEAST_STEPS[0]), LEAST_STEPS[1])
+    epochs = math.ceil(max(min(steps, MOST_EPOCHS * per_epoch), least) / per_epoch)
+    share = 1.0 if kept else min(max(n_rows / FEW_ROWS, LEAST_SHARE), 1.0)
+    q_rate = share**2 * Q_RATE / deviation
+    return Pace(epochs, share * RATE, NATURAL_RATE if natural else q_rate)
+
+
+def cold_pace(n_rows: int, batch_size: int) -> Pace:
+    """From anywhere."""
+    epochs = max(COLD_EPOCHS, math.ceil(COLD_STEPS / n_batches(n_rows, batch_size)))
+    return Pace(epochs, COLD_RATE, COLD_RATE)
