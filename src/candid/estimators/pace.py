@@ -16,8 +16,8 @@ ADAM_STEPS, NATURAL_STEPS, MOST_EPOCHS, MANY_ROWS = 900, 500, 40, 40_000
 LEAST_STEPS = (100, 400)
 # From a cold start so many epochs, and at least so many steps.
 COLD_EPOCHS, COLD_STEPS = 30, 1000
-# Learning rates of hyper-parameters and inducing points, of q(u) by Adam, and along natural gradients; from a cold start,
-# of everything.
+# Learning rates of hyper-parameters and inducing points, of q(u) by Adam, and along natural gradients; from a cold
+# start, of everything.
 RATE, Q_RATE, NATURAL_RATE, COLD_RATE = 0.05, 0.5, 0.2, 0.01
 # A warm start on fewer rows than this is close to the optimum. There rates are in proportion to the rows (that of q(u),
 # which would shake the most, to their square), down to this share.

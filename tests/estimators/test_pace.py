@@ -1,0 +1,50 @@
+"""How long and how fast training is by default."""
+
+from __future__ import annotations
+
+import pytest
+
+from candid.engines import n_batches
+from candid.estimators.pace import cold_pace, warm_pace
+
+
+def steps(n_rows: int, natural: bool = False, batch_size: int = 1000) -> int:
+    return warm_pace(n_rows, batch_size, natural, 1.0, False).epochs * n_batches(n_rows, batch_size)
+
+
+@pytest.mark.parametrize("natural", [False, True])
+def test_training_never_takes_more_than_forty_epochs_of_a_long_table(natural):
+    for n_rows in (10_000, 30_000, 10**5, 10**6, 10**7):
+        assert 1 <= warm_pace(n_rows, 1000, natural, 1.0, False).epochs <= 40
+
+
+def test_steps_grow_slower_than_rows():
+    assert steps(30_000) == 900
+    assert steps(30_000, natural=True) == 510
+    assert 900 * 4 < steps(10**6) < 900 * 6
+    assert steps(10**7) < steps(10**6) * 4
+
+
+def test_short_tables_get_more_epochs():
+    assert steps(100) == 100
+    assert steps(1000) == 250
+    assert steps(5000) == 400
+
+
+def test_rates_on_short_tables_are_lower_and_those_of_adam_on_weights_the_most():
+    short, long = (warm_pace(n_rows, 1000, False, 1.0, False) for n_rows in (1000, 10_000))
+    assert short.rate == pytest.approx(long.rate / 10)
+    assert short.q_rate == pytest.approx(long.q_rate / 100)
+    assert warm_pace(1000, 1000, False, 1.0, kept=True).rate == long.rate
+
+
+def test_steps_of_weights_are_measured_in_units_of_the_target():
+    """Whitened values count √amplitude each; natural gradients do not depend on units."""
+    assert warm_pace(10_000, 1000, False, 20.0, False).q_rate == pytest.approx(0.5 / 20)
+    assert warm_pace(10_000, 1000, True, 20.0, False).q_rate == warm_pace(10_000, 1000, True, 1.0, False).q_rate
+
+
+def test_a_cold_start_takes_longer():
+    assert cold_pace(1000, 1000).epochs == 1000
+    assert cold_pace(10**6, 1000).epochs == 30
+    assert cold_pace(1000, 1000).rate == cold_pace(1000, 1000).q_rate == 0.01
