@@ -22,7 +22,7 @@ def test_steps_grow_slower_than_rows():
     assert steps(30_000) == 900
     assert steps(30_000, natural=True) == 510
     assert 900 * 4 < steps(10**6) < 900 * 6
-    assert steps(10**7) < steps(10**6) * 4
+    assert steps(10**7) <= 4 * steps(10**6)
 
 
 def test_short_tables_get_more_epochs():
