@@ -23,11 +23,10 @@ from torch import Tensor, nn
 
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
-from candid.families.coefficients import kernel_coefficients
 from candid.families.means import Mean
 from candid.families.sparse import Sparse
 from candid.kernels import Kernel
-from candid.linalg import whiten
+from candid.linalg import kernel_coefficients, whiten
 from candid.marginal import Batch, Evaluation
 from candid.weights import Delta, Weights
 

@@ -2,6 +2,7 @@
 
 from candid.linalg.autograd import first_order
 from candid.linalg.cholesky import Factor, NotPositiveDefinite, cholesky
+from candid.linalg.coefficients import kernel_coefficients
 from candid.linalg.conditional import condition
 from candid.linalg.density import normal_log_density
 from candid.linalg.divergence import divergence_from_standard
@@ -18,6 +19,7 @@ __all__ = [
     "condition",
     "divergence_from_standard",
     "first_order",
+    "kernel_coefficients",
     "low_rank_log_density",
     "nearest",
     "normal_log_density",

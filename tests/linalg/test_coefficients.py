@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from candid.families.coefficients import kernel_coefficients
+from candid.linalg import kernel_coefficients
 
 
 def covariance(points):

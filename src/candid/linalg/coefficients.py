@@ -11,7 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from candid.linalg import Factor, cholesky, first_order
+from candid.linalg.autograd import first_order
+from candid.linalg.cholesky import Factor, cholesky
 from candid.linalg.triangular import congruence
 
 __all__ = ["kernel_coefficients"]
