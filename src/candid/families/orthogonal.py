@@ -45,8 +45,9 @@ __all__ = ["Orthogonal"]
 
 # δ, in units of the amplitude: T leaves directions alone in which the new functions are smaller than this.
 LEAST_VARIANCE = 1e-4
-# What closed forms add to Q, which is zero where points of the mean are points of the variance.
-ROUNDING = 1e-10
+# What closed forms add to Q, which is zero where points of the mean are points of the variance. Coefficients of functions
+# that are smaller than that would be large, and cancel each other only as far as the precision of training goes.
+ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-10}
 
 
 class Orthogonal(Sparse):
@@ -79,6 +80,7 @@ class Orthogonal(Sparse):
         super().__init__(kernel, mean, points, weights, jitter)
         self.mean_points = nn.Parameter(mean_points.clone())
         self.directions = nn.Parameter(torch.zeros(mean_points.shape[:-1]))
+        self.rounding = ROUNDING[points.dtype]
         with torch.no_grad():
             frozen = copy.deepcopy(self).double()
             _, lower = frozen._orthogonal_basis(frozen._basis(), LEAST_VARIANCE)
@@ -112,7 +114,7 @@ class Orthogonal(Sparse):
         n_points = self.points.shape[-2]
         self.weights.assign(coefficients[..., :n_points], precision[..., :n_points, :n_points])
         frozen = copy.deepcopy(self).double()
-        _, lower = frozen._orthogonal_basis(frozen._basis(), ROUNDING)
+        _, lower = frozen._orthogonal_basis(frozen._basis(), self.rounding)
         # T g = √s h = L_Q⁻ᵀ γ
         own = torch.linalg.solve_triangular(lower.mT, coefficients[..., n_points:, None], upper=True)
         self.directions.copy_(torch.linalg.solve_triangular(frozen.transform, own, upper=True).squeeze(-1))
@@ -127,7 +129,7 @@ class Orthogonal(Sparse):
         return shared, cholesky(gram).lower
 
     def _mean_features(self, basis: FixedBasis) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]:
-        shared, lower = self._orthogonal_basis(basis, ROUNDING)
+        shared, lower = self._orthogonal_basis(basis, self.rounding)
 
         def features_of(x: Tensor, features: Tensor) -> tuple[Tensor, None]:
             # Φ = [A; L_Q⁻¹(K_μx − K_μσ L⁻ᵀ A)]
