@@ -2,7 +2,7 @@
 
 from candid.engines.checkpoint import Checkpoint
 from candid.engines.closed_form import match_noise, solve_weights
-from candid.engines.initialise import fit_hyperparameters, place_points, refine_hyperparameters
+from candid.engines.initialise import fit_by_evidence, fit_by_neighbours, place_points
 from candid.engines.loop import Plan, TrainingDiverged, train
 from candid.engines.machine import keep_freed_memory, pick_device, threads
 from candid.engines.problem import Problem
@@ -18,13 +18,13 @@ __all__ = [
     "ProgressBar",
     "Rows",
     "TrainingDiverged",
-    "fit_hyperparameters",
+    "fit_by_evidence",
+    "fit_by_neighbours",
     "keep_freed_memory",
     "match_noise",
     "n_batches",
     "pick_device",
     "place_points",
-    "refine_hyperparameters",
     "solve_weights",
     "threads",
     "train",

@@ -22,7 +22,7 @@ from candid.likelihoods import Gaussian
 from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
 
-__all__ = ["fit_hyperparameters", "place_points", "refine_hyperparameters"]
+__all__ = ["fit_by_evidence", "fit_by_neighbours", "place_points"]
 
 # k-means sees at most this many rows for each centre: more do not move the centres by much.
 ROWS_PER_CENTRE = 30
@@ -56,27 +56,24 @@ def place_points(x: np.ndarray, n_points: int, how: str, seed: int, lengths: np.
     return np.unique(centres, axis=0)
 
 
-def fit_hyperparameters(
+def fit_by_evidence(
     kernel: Kernel,
     mean: Mean,
     likelihood: Gaussian,
     prior: HyperPrior | None,
     rows: Rows,
-    n_rows: int,
     seed: int,
-    max_epochs: int = 8,
+    max_epochs: int = 12,
     time_budget: float | None = None,
 ) -> None:
-    """Move kernel, mean and noise, in place, to the maximum of the exact marginal likelihood of some random rows."""
-    index = torch.randperm(len(rows), generator=torch.Generator().manual_seed(seed))[:n_rows].to(rows.x.device)
-    some = rows.subset(index).to(torch.float64)
-    noise = likelihood if likelihood.known is None else likelihood.subset(index)
-    family = Exact(kernel, mean, some.x, noise.sites(some.y), some.weight)
-    plan = Plan({"all": "lbfgs"}, max_epochs, batch_size=len(some), time_budget=time_budget, seed=seed)
-    _fit(Problem(family, noise, "marginal_likelihood", prior=prior), some, plan, likelihood, rows.x.dtype)
+    """Move kernel, mean and noise, in place, to the maximum of the exact marginal likelihood of all rows."""
+    every = rows.to(torch.float64)
+    family = Exact(kernel, mean, every.x, likelihood.sites(every.y), every.weight)
+    plan = Plan({"all": "lbfgs"}, max_epochs, batch_size=len(rows), time_budget=time_budget, seed=seed)
+    _fit(Problem(family, likelihood, "marginal_likelihood", prior=prior), every, plan, likelihood, rows.x.dtype)
 
 
-def refine_hyperparameters(
+def fit_by_neighbours(
     kernel: Kernel,
     mean: Mean,
     likelihood: Gaussian,
@@ -88,8 +85,8 @@ def refine_hyperparameters(
 ) -> None:
     """Move kernel, mean and noise, in place, by some steps of the leave-one-out likelihood of nearest neighbours.
 
-    A few random rows are far apart and know little of short lengthscales and of the noise; here every row sees those
-    next to it.
+    A random choice of rows would be cheaper still, but rows of such a choice are far apart: they know little of short
+    lengthscales and of the noise, and can take a wiggly function for a nearly linear one of huge amplitude.
     """
     every = rows.to(torch.float64)
     family = Neighbours(kernel, mean, every.x, likelihood.sites(every.y), every.weight, LOO_NEIGHBOURS)

@@ -12,10 +12,10 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from candid.engines import (
     Plan,
     Problem,
-    fit_hyperparameters,
+    fit_by_evidence,
+    fit_by_neighbours,
     match_noise,
     place_points,
-    refine_hyperparameters,
     solve_weights,
 )
 from candid.estimators.base import GPRegressor, gp_estimator
@@ -31,8 +31,9 @@ __all__ = ["SparseGPRegressor"]
 
 # Share of the kernel's diagonal at which factorisations start.
 JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
-# The warm start first fits hyper-parameters to this many rows; each of its parts takes at most this share of the time.
-WARM_ROWS, WARM_SHARE = 500, 0.2
+# Up to this many rows the warm start fits hyper-parameters to the exact marginal likelihood. They take at most this
+# share of the time.
+FEW_ROWS, WARM_SHARE = 500, 0.25
 # q(u) has a closed form for every β > 0, and takes this one for β = 0.
 LEAST_BETA = 1e-3
 # Rounds of L-BFGS for objectives of all rows.
@@ -64,9 +65,9 @@ class SparseGPRegressor(GPRegressor):
     n_mean_inducing : int, optional
         Number of the mean's own inducing points, if it has them; by default ``n_inducing``.
     init : {"warm", "kmeans", "random"} or array of shape (M, D), default="warm"
-        Where training starts. "warm": kernel and noise from the exact marginal likelihood of some rows and the
-        leave-one-out likelihood of neighbours among all rows, inducing points by k-means, q(u) in closed form. An array
-        (in the units of X) is a warm start with these inducing points (those that the mean has of its own are placed by
+        Where training starts. "warm": kernel and noise from the leave-one-out likelihood of nearest neighbours (up to
+        500 rows, from the exact marginal likelihood), inducing points by k-means, q(u) in closed form. An array (in the
+        units of X) is a warm start with these inducing points (those that the mean has of its own are placed by
         k-means). "kmeans" and "random" only place the inducing points and leave the rest cold.
     optimizer : {"auto", "adam", "natural"}, default="auto"
         How q(u) moves: by Adam or along natural gradients. "auto" takes these where they are defined: for the bounds
@@ -233,10 +234,8 @@ class SparseGPRegressor(GPRegressor):
             family.kernel, family.mean = kernel, mean
             return Problem(family, likelihood, self.objective, {"kl": self.beta}, prior, options)
         if self._warm:
-            parts = (kernel, mean, likelihood, prior, rows)
-            fit_hyperparameters(*parts, WARM_ROWS, seed, time_budget=_share(setting))
-            if len(rows) > WARM_ROWS:
-                refine_hyperparameters(*parts, seed, time_budget=_share(setting))
+            fit = fit_by_evidence if len(rows) <= FEW_ROWS else fit_by_neighbours
+            fit(kernel, mean, likelihood, prior, rows, seed, time_budget=_share(setting))
         family = self._family(setting, kernel, mean, seed)
         if self._warm:
             bound = self.objective in ("elbo", "robust", "sgpr")
@@ -299,6 +298,6 @@ def _standard_deviation(kernel: Kernel) -> float:
 
 
 def _share(setting: Setting) -> float | None:
-    """Seconds that a part of the warm start may take."""
+    """Seconds that hyper-parameters may take."""
     time_left = setting.budget.left()
     return None if time_left is None else WARM_SHARE * time_left

@@ -45,8 +45,8 @@ __all__ = ["Orthogonal"]
 
 # δ, in units of the amplitude: T leaves directions alone in which the new functions are smaller than this.
 LEAST_VARIANCE = 1e-4
-# What closed forms add to Q, which is zero where points of the mean are points of the variance. Coefficients of functions
-# that are smaller than that would be large, and cancel each other only as far as the precision of training goes.
+# What closed forms add to Q, which is zero where points of the mean are points of the variance. Coefficients of
+# functions that are smaller than that would be large, and cancel only as far as the precision of training goes.
 ROUNDING = {torch.float32: 1e-4, torch.float64: 1e-10}
 
 
