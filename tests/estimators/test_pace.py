@@ -41,6 +41,7 @@ def test_rates_on_short_tables_are_lower_and_those_of_adam_on_weights_the_most()
 def test_steps_of_weights_are_measured_in_units_of_the_target():
     """Whitened values count √amplitude each; natural gradients do not depend on units."""
     assert warm_pace(10_000, 1000, False, 20.0, False).q_rate == pytest.approx(0.5 / 20)
+    assert warm_pace(10_000, 1000, False, 1e-9, False).q_rate < 2
     assert warm_pace(10_000, 1000, True, 20.0, False).q_rate == warm_pace(10_000, 1000, True, 1.0, False).q_rate
 
 

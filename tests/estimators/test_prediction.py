@@ -179,7 +179,7 @@ def test_single_precision_is_close_and_keeps_the_digits_of_the_inputs(table, new
     assert single.predictor_.dtype == torch.float32
     assert double.predictor_.dtype == torch.float64
     wanted, got = (gp.predict_distribution(new_rows[0] + offset) for gp in (double, single))
-    np.testing.assert_allclose(got.mean, wanted.mean, rtol=1e-4)
+    np.testing.assert_allclose(got.mean, wanted.mean, rtol=5e-4)
     # A variance is a difference of numbers of the size of the kernel's amplitude, which here is large.
     np.testing.assert_allclose(got.std, wanted.std, rtol=3e-2)
     assert single.noise_ == double.noise_

@@ -22,6 +22,8 @@ RATE, Q_RATE, NATURAL_RATE, COLD_RATE = 0.05, 0.5, 0.2, 0.01
 # A warm start on fewer rows than this is close to the optimum. There rates are in proportion to the rows (that of q(u),
 # which would shake the most, to their square), down to this share.
 FEW_ROWS, LEAST_SHARE = 10_000, 0.05
+# A latent function of smaller standard deviation than this does not make steps of q(u) longer.
+LEAST_DEVIATION = 0.3
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def warm_pace(n_rows: int, batch_size: int, natural: bool, deviation: float, kep
     least = min(max(n_rows // 4, LEAST_STEPS[0]), LEAST_STEPS[1])
     epochs = math.ceil(max(min(steps, MOST_EPOCHS * per_epoch), least) / per_epoch)
     share = 1.0 if kept else min(max(n_rows / FEW_ROWS, LEAST_SHARE), 1.0)
-    q_rate = share**2 * Q_RATE / deviation
+    q_rate = share**2 * Q_RATE / max(deviation, LEAST_DEVIATION)
     return Pace(epochs, share * RATE, NATURAL_RATE if natural else q_rate)
 
 
