@@ -53,7 +53,7 @@ def speed(
     console.print(LEGEND)
     if markdown is not None:
         markdown.parent.mkdir(parents=True, exist_ok=True)
-        text = "\n\n".join([f"{machine}.", markdown_table(COLUMNS, rows), LEGEND])
+        text = "\n\n".join(["# Speed", f"{machine}.", markdown_table(COLUMNS, rows), LEGEND])
         markdown.write_text(text + "\n", encoding="utf-8")
         console.print(f"The table is in {escape(str(markdown))}.", soft_wrap=True)
 
