@@ -66,6 +66,11 @@ def test_natural_gradients_are_refused_where_they_are_not_defined():
             fitted(optimizer="natural", **parameters)
 
 
+def test_a_bound_without_penalty_can_be_trained():
+    gp = fitted(objective="elbo", beta=0.0)
+    assert np.isfinite(gp.predict(X, return_std=True)).all()
+
+
 def test_gamma_matters_and_is_above_one():
     first, second = (fitted(objective="robust", gamma=gamma).predict(X) for gamma in (1.01, 1.3))
     assert not np.allclose(first, second)

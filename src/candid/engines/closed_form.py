@@ -80,7 +80,7 @@ def solve_weights(
 def match_noise(family: Sparse, likelihood: Gaussian, prior: HyperPrior | None, rows: Rows, share: float = 1.0) -> None:
     """Move a learned noise variance, in place, to the best one for the ELBO with these inducing points.
 
-    Hyper-parameters that were fitted to few rows know nothing of the error that M inducing points make on all rows.
+    Hyper-parameters that were fitted without inducing points know nothing of the error that these make on all rows.
     With q(v) at its optimum the bound depends on σ² alone (Titsias 2009); λ are the eigenvalues of Σ w φ φᵀ, and p is
     Σ w φ r in their basis:
 
@@ -91,7 +91,7 @@ def match_noise(family: Sparse, likelihood: Gaussian, prior: HyperPrior | None, 
     it.
 
     With a ``share`` below one, log σ² goes only that share of the way: objectives that count the residual c as spread
-    of the prediction need less noise than the ELBO, but more than few rows show.
+    of the prediction need less noise than the ELBO, but more than a model without inducing points.
     """
     noise = likelihood.noise
     if noise is None or noise.fixed:

@@ -10,7 +10,7 @@ With a_i = Lσ⁻¹ k(Zσ, x_i), b_i = Lμ⁻¹ k(Zμ, x_i), a point estimate m 
 
 References
 ----------
-M. Jankowiak, G. Pleiss, J. Gardner, Parametric Gaussian process regressors (2020), section 3.2.
+M. Jankowiak, G. Pleiss, J. Gardner, Parametric Gaussian process regressors (2020), section 3.4.
 """
 
 from __future__ import annotations

@@ -13,6 +13,9 @@ from candid.weights import Full, natural_step
 
 __all__ = ["NaturalGradient"]
 
+# Without a penalty there is no distance to be relative to; steps are then those of this β.
+LEAST_BETA = 1e-3
+
 
 class NaturalGradient(Stepper):
     """Steps of a full q(v) along its natural gradient (see :mod:`candid.weights.natural`).
@@ -35,5 +38,6 @@ class NaturalGradient(Stepper):
         assert isinstance(problem.family, Sparse)
         assert isinstance(problem.family.weights, Full)
         # The loss is per row, and its penalty counts β/N: N/β times the loss has the KL divergence once.
-        natural_step(problem.family.weights, self.rate, evaluate.batch.total / problem.coefficients.get("kl", 1.0))
+        beta = max(problem.coefficients.get("kl", 1.0), LEAST_BETA)
+        natural_step(problem.family.weights, self.rate, evaluate.batch.total / beta)
         return float("nan")
