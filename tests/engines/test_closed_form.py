@@ -48,6 +48,20 @@ def test_solving_touches_nothing_but_weights(build, expected):
 
 
 @pytest.mark.parametrize("build", BUILDERS)
+@pytest.mark.parametrize("openness", [0.25, 1.0])
+def test_an_open_start_keeps_the_mean_and_blends_precisions(build, openness):
+    rows = random_rows(40, n_outputs=2, seed=40)
+    closed = build(rows, "full", seed=41)
+    opened = copy.deepcopy(closed)
+    solve_weights(closed.family, closed.likelihood, rows)
+    solve_weights(opened.family, opened.likelihood, rows, openness=openness)
+    precision, wide = (torch.linalg.inv(p.family.weights.root() @ p.family.weights.root().mT) for p in (closed, opened))
+    expected = (1 - openness) * precision + openness * 10 * torch.eye(precision.shape[-1])
+    torch.testing.assert_close(wide, expected)
+    torch.testing.assert_close(opened.family.weights.mean, closed.family.weights.mean)
+
+
+@pytest.mark.parametrize("build", BUILDERS)
 def test_kernel_matrices_are_factorised_once(build, monkeypatch):
     """However many chunks there are."""
     rows = random_rows(50, seed=30)

@@ -19,9 +19,9 @@ def test_training_never_takes_more_than_forty_epochs_of_a_long_table(natural):
 
 
 def test_steps_grow_slower_than_rows():
-    assert steps(30_000) == 900
+    assert steps(30_000) == 1200
     assert steps(30_000, natural=True) == 510
-    assert 900 * 4 < steps(10**6) < 900 * 6
+    assert 1200 * 4 < steps(10**6) < 1200 * 6
     assert steps(10**7) <= 4 * steps(10**6)
 
 

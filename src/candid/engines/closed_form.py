@@ -27,6 +27,8 @@ __all__ = ["match_noise", "solve_weights"]
 CHUNK = 4096
 # A start needs no more rows than this, and should not take longer than the training.
 MOST_ROWS = 100_000
+# Of a q(v) that is wide open, in units of the prior's.
+OPEN_PRECISION = 10.0
 #: Confidence h, (P, n), in some rows, from their weight, their residual variance (P, n) and their index.
 Confidence = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -54,12 +56,21 @@ class Statistics:
 
 @torch.no_grad()
 def solve_weights(
-    family: Sparse, likelihood: Gaussian, rows: Rows, beta: float = 1.0, residual_is_noise: bool = False
+    family: Sparse,
+    likelihood: Gaussian,
+    rows: Rows,
+    beta: float = 1.0,
+    residual_is_noise: bool = False,
+    openness: float = 0.0,
 ) -> None:
     """Set the weights of the mean and q(v), in place, to the best ones at the present hyper-parameters.
 
     Best for the ELBO with noise variances σ², or, if ``residual_is_noise``, for its FITC variant, whose noise in row i
     is c_i + σ²: that is the better start for objectives that count the residual c_i as spread of the prediction.
+
+    With an ``openness`` above zero, the precision of q(v) goes that share of the way to ten times the prior's. A bound
+    leaves S nearly nothing where rows abound, and from there an objective that needs the spread does not get away: its
+    gradient with respect to a root of S vanishes with S.
     """
     noise = copy.deepcopy(likelihood).double()
 
@@ -73,7 +84,8 @@ def solve_weights(
     coefficients, precision = optimal_weights(sums.gram, sums.projection)
     if sums.spread.numel():
         precision = sums.spread + torch.eye(sums.spread.shape[-1]).to(sums.spread)
-    family.assign(coefficients, precision)
+    wide = OPEN_PRECISION * torch.eye(precision.shape[-1]).to(precision)
+    family.assign(coefficients, (1 - openness) * precision + openness * wide)
 
 
 @torch.no_grad()

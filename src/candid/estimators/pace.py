@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from candid.engines import n_batches
 
-__all__ = ["Pace", "cold_pace", "warm_pace"]
+__all__ = ["Pace", "cold_pace", "share_of_many", "warm_pace"]
 
 # From a warm start so many steps of Adam, or of natural gradients, but at most so many epochs. Above this many rows the
 # steps grow with the square root of the rows; on short tables there is at least a step for every four rows, within
 # these bounds.
-ADAM_STEPS, NATURAL_STEPS, MOST_EPOCHS, MANY_ROWS = 900, 500, 40, 40_000
+ADAM_STEPS, NATURAL_STEPS, MOST_EPOCHS, MANY_ROWS = 1400, 500, 40, 40_000
 LEAST_STEPS = (100, 400)
 # From a cold start so many epochs, and at least so many steps.
 COLD_EPOCHS, COLD_STEPS = 30, 1000
@@ -53,9 +53,14 @@ def warm_pace(n_rows: int, batch_size: int, natural: bool, deviation: float, kep
     steps = (NATURAL_STEPS if natural else ADAM_STEPS) * max(1.0, math.sqrt(n_rows / MANY_ROWS))
     least = min(max(n_rows // 4, LEAST_STEPS[0]), LEAST_STEPS[1])
     epochs = math.ceil(max(min(steps, MOST_EPOCHS * per_epoch), least) / per_epoch)
-    share = 1.0 if kept else min(max(n_rows / FEW_ROWS, LEAST_SHARE), 1.0)
+    share = 1.0 if kept else max(share_of_many(n_rows), LEAST_SHARE)
     q_rate = share**2 * Q_RATE / max(deviation, LEAST_DEVIATION)
     return Pace(epochs, share * RATE, NATURAL_RATE if natural else q_rate)
+
+
+def share_of_many(n_rows: int) -> float:
+    """One for a table of many rows, less in proportion for one of few."""
+    return min(n_rows / FEW_ROWS, 1.0)
 
 
 def cold_pace(n_rows: int, batch_size: int) -> Pace:

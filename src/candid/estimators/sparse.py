@@ -21,7 +21,7 @@ from candid.engines import (
 from candid.estimators.base import GPRegressor, gp_estimator
 from candid.estimators.fitting import Setting
 from candid.estimators.inputs import Table
-from candid.estimators.pace import cold_pace, warm_pace
+from candid.estimators.pace import cold_pace, share_of_many, warm_pace
 from candid.families import Decoupled, Inducing, Orthogonal, Sparse, metric_of
 from candid.kernels import Kernel
 from candid.methods import COLLAPSED, COLLAPSED_MOST_ROWS, Composition, inducing_points
@@ -75,7 +75,7 @@ class SparseGPRegressor(GPRegressor):
         gradients count for less. All the rest moves by Adam.
     batch_size : int, default=1000
     max_epochs : int, optional
-        By default as many as make 900 steps of Adam or 500 of natural gradients (more on more than 40,000 rows), but
+        By default as many as make 1400 steps of Adam or 500 of natural gradients (more on more than 40,000 rows), but
         not more than 40 (on short tables, than one for every four rows, from 100 to 400); from a cold start 30, or 1000
         steps. For objectives of all rows, rounds of L-BFGS, by default 6.
     lr : float, optional
@@ -240,7 +240,8 @@ class SparseGPRegressor(GPRegressor):
         if self._warm:
             bound = self.objective in ("elbo", "robust", "sgpr")
             match_noise(family, likelihood, prior, rows, share=1.0 if bound else 0.5)
-            solve_weights(family, likelihood, rows, max(self.beta, LEAST_BETA), residual_is_noise=not bound)
+            openness = share_of_many(len(rows)) if self.objective == "predictive" else 0.0
+            solve_weights(family, likelihood, rows, max(self.beta, LEAST_BETA), not bound, openness)
         return Problem(family, likelihood, self.objective, {"kl": self.beta}, prior, options)
 
     def _family(self, setting: Setting, kernel: Kernel, mean: Any, seed: int) -> Sparse:
