@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -57,7 +58,8 @@ class Hyperparameter(nn.Module):
             return self.lower + (self.upper - self.lower) * share
         if self.lower > -math.inf:
             largest = _largest_logarithm(self.raw.dtype)
-            return self.lower + torch.exp(self.raw.clamp(-largest, largest))
+            above = self.raw.clamp(-largest, largest).exp()
+            return self.lower + above if self.lower else above
         return self.raw
 
     @property
@@ -113,6 +115,7 @@ class Hyperparameter(nn.Module):
         return f"{tuple(self.raw.shape)}{domain}{', fixed' if self.fixed else ''}"
 
 
+@cache
 def _largest_logarithm(dtype: torch.dtype) -> float:
     return 0.98 * math.log(torch.finfo(dtype).max)
 

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from candid.engines import Plan, train
-from candid.engines.steppers import LBFGS, Adam, make_steppers, take_step
+from candid.engines.steppers import LBFGS, Adam, DampedAdam, make_steppers, take_step
 from candid.linalg import NotPositiveDefinite
 from small_models import exact_problem, random_rows, sparse_problem
 
@@ -96,6 +96,28 @@ def test_adam_is_adam():
         first, second = 0.9 * first + 0.1 * gradient, 0.999 * second + 0.001 * gradient**2
         y = y - 0.1 * (first / (1 - 0.9**step)) / ((second / (1 - 0.999**step)).sqrt() + 1e-8)
     torch.testing.assert_close(x.detach(), y)
+
+
+@pytest.mark.parametrize("kind", [Adam, DampedAdam])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_adam_takes_the_steps_of_its_optimizer(kind, dtype, generator):
+    """Bit for bit: also with rates that change, for parameters that sometimes have no gradient, and after a restart."""
+    start = [torch.randn(size, generator=generator).to(dtype) for size in (3, 40, 1)]
+    ours, theirs = ([nn.Parameter(value.clone()) for value in start] for _ in range(2))
+    stepper, reference = kind(ours, lr=0.1), kind(theirs, lr=0.1)
+    for step in range(8):
+        if step == 5:
+            memory, stepper = stepper.state(), kind(ours, lr=0.1)
+            stepper.restore(memory)
+        for place, (a, b) in enumerate(zip(ours, theirs, strict=True)):
+            idle = place == 2 and step % 3 != 1
+            a.grad = None if idle else torch.randn(a.shape, generator=generator).to(dtype)
+            b.grad = None if a.grad is None else a.grad.clone()
+        stepper.set_rate(0.1 / (step + 1))
+        reference.set_rate(0.1 / (step + 1))
+        stepper.advance(lambda: 0.0)
+        reference.optimizer.step()
+        assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
 
 def test_steppers_that_need_one_gradient_share_it():

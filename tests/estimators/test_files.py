@@ -293,8 +293,8 @@ class TestHostileHeaders:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda header: header.update(format="candid-recipe"), "'candid-recipe' version 2"),
-            (lambda header: header.update(version=3), "version 3; this candid reads"),
+            (lambda header: header.update(format="candid-recipe"), "'candid-recipe' version 3"),
+            (lambda header: header.update(version=4), "version 4; this candid reads"),
             (lambda header: header.update(version=99, unheard_of={}), "version 99; this candid reads"),
             (lambda header: header.update(version="1"), "faulty header"),
             (lambda header: header.update(version=None), "faulty header"),

@@ -34,6 +34,47 @@ def test_the_three_ways_to_predict_agree(model, new_rows):
     np.testing.assert_allclose(p.noise_std, model.noise_)
 
 
+def test_one_row_few_rows_and_many_agree(model, new_rows):
+    X, _ = new_rows
+    mean, std = model.predict(np.repeat(X, 5, axis=0), return_std=True)
+    for rows in (slice(0, 1), slice(3, 4), slice(0, 7)):
+        some_mean, some_std = model.predict(X[rows], return_std=True)
+        np.testing.assert_allclose(some_mean, mean[::5][rows], rtol=1e-9)
+        np.testing.assert_allclose(some_std, std[::5][rows], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "same",
+    [
+        np.asfortranarray,
+        lambda X: X.astype(">f8"),
+        lambda X: np.ascontiguousarray(X[::-1])[::-1],
+        lambda X: np.repeat(X, 2, axis=0)[::2],
+        lambda X: np.broadcast_to(X, X.shape),
+        lambda X: X.tolist(),
+        torch.as_tensor,
+    ],
+    ids=["columns first", "other byte order", "backwards", "strided", "read-only", "lists", "tensor"],
+)
+def test_however_the_numbers_lie_in_memory(same, model, new_rows):
+    X, _ = new_rows
+    mean, std = model.predict(X, return_std=True)
+    other_mean, other_std = model.predict(same(X), return_std=True)
+    np.testing.assert_allclose(other_mean, mean, rtol=1e-12)
+    np.testing.assert_allclose(other_std, std, rtol=1e-12)
+
+
+@pytest.mark.filterwarnings("error")
+def test_inputs_whose_sum_is_no_number(model, new_rows):
+    """Each number is fine, and so is the prediction: that of the prior."""
+    X = new_rows[0][:2].copy()
+    X[:, 0] = 1.5e308
+    assert np.isfinite(model.predict(X, return_std=True)).all()
+    X[0, 0] = np.nan
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        model.predict(X)
+
+
 def test_the_joint_covariance_is_one(model, new_rows):
     _, covariance = model.predict(new_rows[0], return_cov=True)
     np.testing.assert_allclose(covariance, covariance.T, rtol=1e-9)

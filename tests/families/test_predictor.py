@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import pytest
 import torch
@@ -72,6 +74,23 @@ def test_one_row_and_a_batch_agree(predictor):
         torch.testing.assert_close(alone.variance[0], together.variance[position], rtol=1e-10, atol=1e-10)
 
 
+def test_gradients_and_values_come_from_the_same_function(predictor):
+    """Values without gradients come from what the predictor has derived from its kernel, gradients from the kernel."""
+    plain, tracked = predictor.marginal(NEW), predictor.marginal(NEW.clone().requires_grad_())
+    torch.testing.assert_close(plain.mean, tracked.mean.detach(), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(plain.variance, tracked.variance.detach(), rtol=1e-10, atol=1e-10)
+    with torch.inference_mode():
+        assert torch.equal(predictor.marginal(NEW).variance, plain.variance)
+
+
+def test_a_predictor_that_was_first_used_in_inference_mode_is_differentiable(predictor):
+    x = NEW.clone().requires_grad_()
+    with torch.inference_mode():
+        predictor.marginal(NEW)
+    predictor.marginal(x).variance.sum().backward()
+    assert x.grad.isfinite().all()
+
+
 def test_gradients_with_respect_to_inputs(predictor):
     x = NEW[:3].clone().requires_grad_()
 
@@ -90,6 +109,23 @@ def test_rebuilt_from_json_and_tensors(predictor):
     assert torch.equal(ours.variance, theirs.variance)
     assert torch.equal(again.joint(NEW).covariance, predictor.joint(NEW).covariance)
     assert not any(parameter.requires_grad for parameter in again.parameters())
+
+
+def test_nothing_derived_outlives_its_tensors(predictor):
+    """A predictor that has been used predicts as one that has not, whatever happens to its tensors."""
+    state, other = predictor.state_dict(), copy.deepcopy(predictor)
+    for tensor in other.state_dict().values():
+        tensor.mul_(1.1)
+    predictor.marginal(NEW)
+    assert predictor.state_dict().keys() == state.keys()
+    single = copy.deepcopy(predictor).float()
+    assert torch.equal(predictor.float().marginal(NEW.float()).variance, single.marginal(NEW.float()).variance)
+    assert predictor.marginal(NEW.float()).mean.dtype == torch.float32
+    predictor.double().load_state_dict(other.state_dict())
+    assert torch.equal(predictor.marginal(NEW).variance, other.marginal(NEW).variance)
+    again = pickle.loads(pickle.dumps(predictor))
+    assert torch.equal(again.marginal(NEW).variance, other.marginal(NEW).variance)
+    assert not torch.equal(again.marginal(NEW).mean, predictor.float().marginal(NEW.float()).mean.double())
 
 
 @pytest.mark.parametrize("change", [{"root": None}, {"explained": None}, {"explained": {"shape": [1, 2]}}])

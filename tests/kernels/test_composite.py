@@ -44,8 +44,10 @@ def test_split_takes_the_outermost_amplitude_only():
     assert amplitude.shape == (4,)
     assert amplitude.requires_grad
     assert base is kernel.base
+    assert kernel.unit is base
     for whole in (base, 2.0 * RBF() + Linear(), (2.0 * RBF()) * Linear()):
         assert whole.split() == (None, whole)
+        assert whole.unit is whole
 
 
 def test_amplitude_gets_its_gradient():

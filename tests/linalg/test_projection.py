@@ -47,6 +47,14 @@ def test_gradcheck(kind, shape, draw):
     assert torch.autograd.gradcheck(lambda a, m, r: project(a, m, r if kind != "triangular" else r.tril()), given)
 
 
+def test_nothing_above_the_diagonal_of_a_root_is_read(draw):
+    features, mean, root = draw(5, 3), draw(5), draw(5, 5)
+    root.requires_grad_()
+    spread = project(features, mean, root)[2]
+    torch.testing.assert_close(spread, project(features, mean, root.tril())[2])
+    assert not torch.autograd.grad(spread.sum(), root)[0].triu(1).any()
+
+
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 @pytest.mark.parametrize("kind", ROOTS)
 def test_values_and_gradients_are_those_of_autograd(kind, shape, draw):

@@ -8,6 +8,7 @@ from candid.linalg.triangular import (
     congruence,
     lower_half_of_product,
     lower_times,
+    product_below_diagonal,
     solve_lower,
     solve_lower_transposed,
     transposed_lower_times,
@@ -45,6 +46,7 @@ def test_products(matrices):
     torch.testing.assert_close(lower_times(lower, x), lower @ x)
     torch.testing.assert_close(transposed_lower_times(lower, x), lower.mT @ x)
     torch.testing.assert_close(lower_half_of_product(x, y), (x @ y.mT).tril())
+    torch.testing.assert_close(product_below_diagonal(x, y).tril(), (x @ y.mT).tril())
 
 
 def test_solves(matrices):

@@ -60,10 +60,9 @@ class Case:
         return products * m * m * b + (2 if self.decoupled else 1) * points
 
     def predict_flops(self, n_rows: int) -> float:
-        """Operations of predicting mean and variance: distances and one product, triangular unless q(u) is full."""
+        """Operations of predicting mean and variance: distances, and one product with a triangle."""
         m, d = self.n_inducing, self.n_features
-        products = 2 if self.row.made_of.weights == "full" else 1
-        return products * m * m * n_rows + (2 if self.decoupled else 1) * 2 * m * n_rows * d
+        return m * m * n_rows + (2 if self.decoupled else 1) * 2 * m * n_rows * d
 
 
 @dataclass(frozen=True)

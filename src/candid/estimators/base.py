@@ -231,11 +231,8 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             Known noise variance of these rows, instead of what the model has learned or averaged.
         """
         mean, variance = self._moments(X, mean_only=False)
-        noise = self.predictor_.noise_variance.double().numpy()
-        if alpha is not None:
-            noise = read_noise(alpha, mean.shape)
-        noise_std = np.sqrt(np.broadcast_to(noise, mean.shape))
-        return PredictiveNormal(self._shaped(mean), self._shaped(np.sqrt(variance)), self._shaped(noise_std))
+        noise = self.predictor_.noise_variance.double().numpy() if alpha is None else read_noise(alpha, mean.shape)
+        return PredictiveNormal(*(self._shaped(part) for part in (mean, np.sqrt(variance), np.sqrt(noise))))
 
     def sample_y(self, X, n_samples: int = 1, random_state=0) -> np.ndarray:
         """Joint draws of new observations, (N, n_samples) or (N, P, n_samples)."""
@@ -257,20 +254,15 @@ class GPRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         save(self, path)
 
     def _inputs(self, X) -> torch.Tensor:
-        check_is_fitted(self)
+        if not self.__sklearn_is_fitted__():
+            # Raises with scikit-learn's own words; for a fitted model it would take as long as a small prediction.
+            check_is_fitted(self)
         return torch.from_numpy(read_inputs(self, X))
 
     def _moments(self, X, mean_only: bool) -> tuple[np.ndarray, np.ndarray]:
         x = self._inputs(X)
-        mean = np.empty((len(x), len(self.predictor_.y_scale)))
-        variance = np.empty((0 if mean_only else len(x), mean.shape[1]))
-        start = 0
-        for part in self.predictor_.stream(x, mean_only):
-            stop = start + len(part.mean)
-            mean[start:stop] = part.mean.numpy()
-            if not mean_only:
-                variance[start:stop] = part.variance.numpy()
-            start = stop
+        parts = [(part.mean, part.variance) for part in self.predictor_.stream(x, mean_only)]
+        mean, variance = (torch.cat(pieces).double().numpy() for pieces in zip(*parts, strict=True))
         return mean, variance
 
     def _joint(self, X) -> tuple[np.ndarray, np.ndarray]:

@@ -26,7 +26,7 @@ from candid.kernels import adopt, kernel_from_spec
 
 __all__ = ["ModelFileError", "load", "save"]
 
-FORMAT, VERSION = "candid-model", 2
+FORMAT, VERSION = "candid-model", 3
 # Parameters that belong to the machine and the moment, not to the model.
 LEFT_OUT = {"callbacks", "checkpoint_dir", "n_threads", "verbose", "device"}
 PRIORS = {name: getattr(prior_room, name) for name in ("Normal", "LogNormal", "Gamma", "HalfNormal", "Interval")}

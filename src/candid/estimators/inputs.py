@@ -76,9 +76,11 @@ def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, alpha: Any, r
 
 def read_inputs(estimator: Any, X: Any) -> np.ndarray:
     """Check inputs of a prediction against those of the fit."""
-    x = _validated(estimator, _to_host(X), reset=False)
-    # Torch cannot share the memory of a read-only array.
-    return x if x.flags.writeable else x.copy()
+    x = _to_host(X)
+    if not _is_valid_as_it_is(estimator, x):
+        x = _validated(estimator, x, reset=False)
+    # Torch cannot share the memory of an array that is read-only or runs backwards.
+    return x if x.flags.writeable and min(x.strides) >= 0 else x.copy()
 
 
 def read_noise(alpha: Any, shape: tuple[int, ...]) -> np.ndarray:
@@ -101,6 +103,25 @@ def check_range(values: np.ndarray, dtype: torch.dtype, name: str) -> None:
             f"{name} has values as large as {largest:.0e}, which a model in {kind} cannot square; give it in another "
             "unit, or use standardize=True"
         )
+
+
+def _is_valid_as_it_is(estimator: Any, x: Any) -> bool:
+    """Whether scikit-learn's checks would return ``x`` itself; for a single row they take as long as its prediction."""
+    return (
+        type(x) is np.ndarray
+        and x.dtype == np.float64
+        and x.ndim == 2
+        and x.shape[0] > 0
+        and x.shape[1] == estimator.n_features_in_
+        and not hasattr(estimator, "feature_names_in_")
+        and _has_finite_sum(x)
+    )
+
+
+def _has_finite_sum(x: np.ndarray) -> bool:
+    """False where an entry is not finite, and where finite ones add up to more than a number can hold."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        return math.isfinite(x.sum())
 
 
 def _validated(estimator: Any, x: Any, reset: bool, **targets: Any) -> Any:

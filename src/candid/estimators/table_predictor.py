@@ -51,7 +51,7 @@ class TablePredictor(nn.Module):
     @property
     def dtype(self) -> torch.dtype:
         """What predictions are computed in; ``predictor.inner.float()`` trades digits for speed."""
-        return next(self.inner.buffers()).dtype
+        return self.inner.dtype
 
     def marginal(self, x: Tensor, mean_only: bool = False) -> Marginal:
         """Latent mean and variances at the rows of ``x`` (row × output)."""
@@ -71,12 +71,13 @@ class TablePredictor(nn.Module):
             self.y_shift + self.y_scale * latent.mean, self.y_scale.square()[:, None, None] * latent.covariance
         )
 
-    @torch.no_grad()
     def stream(self, x: Tensor, mean_only: bool = False) -> Iterator[Marginal]:
-        """Marginals of a table of any length, some rows at a time."""
-        rows = max(1, CHUNK_ENTRIES // (self.inner.n_points * self.y_scale.numel()))
-        for start in range(0, x.shape[0], rows):
-            yield self.marginal(x[start : start + rows], mean_only)
+        """Marginals of a table of any length, some rows at a time; without gradients."""
+        n_rows = max(1, CHUNK_ENTRIES // (self.inner.n_points * self.y_scale.numel()))
+        for rows in x.split(n_rows):
+            with torch.inference_mode():
+                part = self.marginal(rows, mean_only)
+            yield part
 
     def _standardise(self, x: Tensor) -> Tensor:
         standardised = (x.double() - self.x_shift) / self.x_scale

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from candid.families.means import Mean
 from candid.families.predictor import Predictor
 from candid.kernels import Kernel
-from candid.marginal import Batch, Evaluation, JointPrior
+from candid.marginal import Batch, Evaluation, JointPrior, LowRankPrior
 
 __all__ = ["Family"]
 
@@ -29,7 +29,7 @@ class Family(nn.Module, ABC):
         """Marginals of the rows of a batch, and the penalties of the model."""
         raise TypeError(f"{type(self).__name__} has no row marginals; use it with an evidence")
 
-    def prior(self, batch: Batch) -> JointPrior:
+    def prior(self, batch: Batch) -> JointPrior | LowRankPrior:
         """Joint prior of the rows of a batch."""
         raise TypeError(f"{type(self).__name__} has no joint prior; use it with a row objective")
 

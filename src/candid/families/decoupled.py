@@ -26,6 +26,7 @@ from candid.families.basis import FixedBasis
 from candid.families.means import Mean
 from candid.families.sparse import Sparse
 from candid.kernels import Kernel
+from candid.kernels.joint import joint_grams
 from candid.linalg import kernel_coefficients, whiten
 from candid.marginal import Batch, Evaluation
 from candid.weights import Delta, Weights
@@ -67,14 +68,14 @@ class Decoupled(Sparse):
         weights.mean.requires_grad_(False).zero_()
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        _, unit = self.kernel.split()
-        rows = for_each_gp(batch.x)
-        whitened, factor = whiten(unit(self.points), unit(self.points, rows), self.jitter[..., 0])
+        unit, rows = self.kernel.unit, for_each_gp(batch.x)
+        (gram, cross), (own_gram, own_cross) = joint_grams(unit, rows, self.points, self.mean_points)
+        whitened, factor = whiten(gram, cross, self.jitter[..., 0])
         # c = Lμ⁻ᵀ m, so that b_iᵀ m = k(Zμ, x_i)ᵀ c
-        coefficients, own = kernel_coefficients(unit(self.mean_points), self.mean_weights.mean, self.jitter[..., 1])
+        coefficients, own = kernel_coefficients(own_gram, self.mean_weights.mean, self.jitter[..., 1])
         # What one factorisation needed, the next one starts from.
         self.jitter.copy_(torch.stack([factor.jitter, own.jitter], -1))
-        latent = (unit(rows, self.mean_points) @ coefficients.unsqueeze(-1)).squeeze(-1)
+        latent = (coefficients.unsqueeze(-2) @ own_cross).squeeze(-2)
         _, explained, spread = self.weights.moments(whitened)
         residual = (unit.diagonal(rows) - explained).clamp_min(0.0)
         marginal = self._marginal(batch.x, latent, residual, spread)
@@ -89,11 +90,11 @@ class Decoupled(Sparse):
         self.weights.assign(torch.zeros_like(self.weights.mean), precision)
 
     def _basis(self) -> FixedBasis:
-        return FixedBasis(self.kernel.split()[1], self.points, self.jitter[..., 0])
+        return FixedBasis(self.kernel.unit, self.points, self.jitter[..., 0])
 
     def _own_basis(self) -> FixedBasis:
         """Of the mean."""
-        return FixedBasis(self.kernel.split()[1], self.mean_points, self.jitter[..., 1])
+        return FixedBasis(self.kernel.unit, self.mean_points, self.jitter[..., 1])
 
     def _mean_features(self, basis: FixedBasis) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]:
         own = self._own_basis()

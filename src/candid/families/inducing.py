@@ -18,6 +18,7 @@ from torch import Tensor
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
 from candid.families.sparse import Sparse
+from candid.kernels.joint import joint_grams
 from candid.linalg import whiten
 from candid.marginal import Batch, Evaluation, LowRankPrior
 
@@ -31,9 +32,9 @@ class Inducing(Sparse):
         self, x: Float[Tensor, "*#chains n d"]
     ) -> tuple[Float[Tensor, "*#chains p m n"], Float[Tensor, "*#chains p n"]]:
         """Unit-amplitude whitened features A = L⁻¹ K_zx (P×M×n) and prior variances k(x, x)."""
-        _, unit = self.kernel.split()
-        x = for_each_gp(x)
-        whitened, factor = whiten(unit(self.points), unit(self.points, x), self.jitter)
+        unit, x = self.kernel.unit, for_each_gp(x)
+        ((gram, cross),) = joint_grams(unit, x, self.points)
+        whitened, factor = whiten(gram, cross, self.jitter)
         # What one factorisation needed, the next one starts from.
         self.jitter.copy_(factor.jitter)
         return whitened, unit.diagonal(x)

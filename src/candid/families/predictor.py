@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from candid.families.axes import for_each_gp
 from candid.families.means import Mean, mean_from_spec
 from candid.families.squares import SignedSquares
 from candid.kernels import Kernel, kernel_from_spec
+from candid.kernels.bound import CrossCovariance, bind
 from candid.marginal import Marginal
 
 __all__ = ["BasisPredictor", "Joint", "Predictor"]
@@ -35,6 +37,11 @@ class Predictor(nn.Module, ABC):
 
     #: How many kernel functions a row is compared with; sets how many rows fit into memory at once.
     n_points: int
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """What predictions are computed in."""
+        return next(self.buffers()).dtype
 
     @abstractmethod
     def marginal(self, x: Float[Tensor, "*#chains n d"], mean_only: bool = False) -> Marginal:
@@ -66,7 +73,7 @@ class BasisPredictor(Predictor):
     Parameters
     ----------
     kernel, mean : Kernel, Mean
-        As fitted; the predictor keeps them.
+        As fitted; the predictor keeps them, and what it has derived from the kernel: do not change its values.
     points : Tensor
         All points, (\*chains, output, M, feature).
     coefficients : Tensor
@@ -94,28 +101,26 @@ class BasisPredictor(Predictor):
         self.requires_grad_(False)
 
     def marginal(self, x: Float[Tensor, "*#chains n d"], mean_only: bool = False) -> Marginal:
-        amplitude, unit = self.kernel.split()
-        rows = for_each_gp(x)
-        cross = self._cross_of_mean(unit, rows)
+        derived, rows = self._derived, for_each_gp(x)
+        cross = derived.at_points_of_mean(rows)
         mean = self._mean(x, cross)
-        nothing = mean.new_zeros(()).expand_as(mean)
+        nothing = torch.zeros_like(mean)
         if mean_only:
             return Marginal(mean, nothing, nothing)
         # s(k(x,x) − Σ_j sign_j (G k)_j²)
-        explained = self.explained.diagonal(self._cross_of_variance(unit, rows, cross))
-        variance = (unit.diagonal(rows) - explained).clamp_min(0.0)
-        if amplitude is not None:
-            variance = amplitude.unsqueeze(-1) * variance
+        explained = self.explained.diagonal(self._cross_of_variance(rows, cross))
+        variance = (derived.unit.diagonal(rows) - explained).clamp_min(0.0)
+        if derived.amplitude is not None:
+            variance = derived.amplitude.unsqueeze(-1) * variance
         return Marginal(mean, variance.mT, nothing)
 
     def joint(self, x: Float[Tensor, "*#chains n d"]) -> Joint:
-        amplitude, unit = self.kernel.split()
-        rows = for_each_gp(x)
-        cross = self._cross_of_mean(unit, rows)
+        derived, rows = self._derived, for_each_gp(x)
+        cross = derived.at_points_of_mean(rows)
         # s(K_xx − (G K)ᵀ diag(sign) G K)
-        covariance = unit(rows) - self.explained.matrix_of(self._cross_of_variance(unit, rows, cross))
-        if amplitude is not None:
-            covariance = covariance * amplitude[..., None, None]
+        covariance = derived.unit(rows) - self.explained.matrix_of(self._cross_of_variance(rows, cross))
+        if derived.amplitude is not None:
+            covariance = covariance * derived.amplitude[..., None, None]
         # Rounding leaves the two triangles a little apart, which matters where nearly everything cancels.
         return Joint(self._mean(x, cross), 0.5 * (covariance + covariance.mT))
 
@@ -123,15 +128,41 @@ class BasisPredictor(Predictor):
         # mu(x) + kᵀ c
         return self.mean(x) + (self.coefficients.unsqueeze(-2) @ cross).squeeze(-2).mT
 
-    def _cross_of_mean(self, unit: Kernel, rows: Tensor) -> Tensor:
-        return unit(self.points[..., : self.coefficients.shape[-1], :], rows)
-
-    def _cross_of_variance(self, unit: Kernel, rows: Tensor, cross: Tensor) -> Tensor:
+    def _cross_of_variance(self, rows: Tensor, cross: Tensor) -> Tensor:
         """Kernel values at the last points, which are among those of the mean if it uses all points."""
-        n_points = self.explained.matrix.shape[-1]
         if cross.shape[-2] == self.n_points:
-            return cross[..., self.n_points - n_points :, :]
-        return unit(self.points[..., self.n_points - n_points :, :], rows)
+            return cross[..., self._derived.first_of_variance :, :]
+        return self._derived.at_points_of_variance(rows)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.points.dtype
+
+    @cached_property
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def _derived(self) -> _Derived:
+        amplitude, unit = self.kernel.split()
+        n_mean, first_of_variance = self.coefficients.shape[-1], self.n_points - self.explained.matrix.shape[-1]
+        at_mean, at_variance = (
+            bind(unit, self.points[..., some, :]) for some in (slice(n_mean), slice(first_of_variance, None))
+        )
+        return _Derived(amplitude, unit, at_mean, at_variance, first_of_variance)
+
+    def _forget(self) -> None:
+        vars(self).pop("_derived", None)
+
+    def _apply(self, *args: Any, **kwargs: Any) -> BasisPredictor:
+        """Whatever moves tensors to another device or dtype comes along here."""
+        self._forget()
+        return super()._apply(*args, **kwargs)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        self._forget()
+        super()._load_from_state_dict(*args, **kwargs)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name != "_derived"}
 
     def to_spec(self) -> dict[str, Any]:
         return {
@@ -154,3 +185,14 @@ class BasisPredictor(Predictor):
         return BasisPredictor(
             kernel_from_spec(spec["kernel"], code), mean_from_spec(spec["mean"]), points, coefficients, explained
         )
+
+
+@dataclass(frozen=True)
+class _Derived:
+    """What a basis predictor needs of its kernel, derived once; never part of its state."""
+
+    amplitude: Float[Tensor, "*chains p"] | None
+    unit: Kernel
+    at_points_of_mean: CrossCovariance
+    at_points_of_variance: CrossCovariance
+    first_of_variance: int

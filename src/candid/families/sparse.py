@@ -102,7 +102,7 @@ class Sparse(Family):
 
     def _basis(self) -> FixedBasis:
         """Of the variance, at the present parameters."""
-        return FixedBasis(self.kernel.split()[1], self.points, self.jitter)
+        return FixedBasis(self.kernel.unit, self.points, self.jitter)
 
     @abstractmethod
     def _mean_features(self, basis: FixedBasis) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor | None]]:

@@ -67,9 +67,14 @@ class Kernel(nn.Module, ABC):
         y_scale : Tensor of shape (P,), the last dimension of the kernel's batch
         """
 
+    @property
+    def unit(self) -> Kernel:
+        """The kernel without its outermost amplitude."""
+        return self
+
     def split(self) -> tuple[Tensor | None, Kernel]:
         """The outermost amplitude (shape ``batch``; None if there is none) and the kernel without it."""
-        return None, self
+        return None, self.unit
 
     def build(self, n_features: int, ard: bool = True, batch_shape: tuple[int, ...] = ()) -> Kernel:
         """A deep copy for tables of ``n_features`` columns.

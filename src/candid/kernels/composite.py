@@ -98,6 +98,10 @@ class Scale(Kernel):
     def diagonal(self, x: Tensor) -> Tensor:
         return self.amplitude.value[..., None] * self.base.diagonal(x)
 
+    @property
+    def unit(self) -> Kernel:
+        return self.base
+
     def split(self) -> tuple[Tensor | None, Kernel]:
         return self.amplitude.value, self.base
 

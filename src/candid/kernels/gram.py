@@ -1,8 +1,8 @@
 """The Gram matrix of a stationary kernel, with a gradient written by hand.
 
 Inputs are centred, scaled by the lengthscales and turned into squared distances by one matrix product. The forward
-pass keeps one matrix, ``w = dk/dq`` (up to a constant), and the backward pass needs two thin matrix products with
-``V = w∘K̄``: nothing of the size N1×N2 is differentiated by autograd.
+pass keeps one matrix, ``w = dk/dq`` (up to a constant), and the backward pass needs one thin matrix product with
+``V = w∘K̄`` for each set of points that is learned: nothing of the size N1×N2 is differentiated by autograd.
 
 Shapes: ``x1`` is (…, N1, D), ``x2`` is (…, N2, D), ``lengthscale`` is (…, 1, D) or (…, 1, 1), shape parameters are
 (…, 1, 1); leading dimensions broadcast, and gradients are summed over those that were broadcast.
@@ -22,7 +22,7 @@ from candid.linalg import first_order
 __all__ = ["stationary_gram"]
 
 # Up to this many features, differences cost no more than a matrix product, and they do not cancel.
-_FEW_FEATURES = 3
+FEW_FEATURES = 3
 # A short lengthscale makes scaled inputs large: above this sum of squared norms the product needs float64.
 _LARGE_NORMS = 500.0
 
@@ -32,14 +32,14 @@ def stationary_gram(profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale
     tensors = (x1, x2, lengthscale, *shapes)
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         return _StationaryGram.apply(profile, *tensors)  # pyright: ignore[reportReturnType]
-    a, b = _scaled(profile, x1, x2, lengthscale)
+    a, b = scaled_inputs(profile, x1, x2, lengthscale)
     return profile.evaluate(_squared_distances(a, b), *shapes)[0]
 
 
 class _StationaryGram(torch.autograd.Function):
     @staticmethod
     def forward(ctx, profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale: Tensor, *shapes: Tensor) -> Tensor:
-        a, b = _scaled(profile, x1, x2, lengthscale)
+        a, b = scaled_inputs(profile, x1, x2, lengthscale)
         k, w, *slopes = profile.evaluate(_squared_distances(a, b), *shapes)
         slopes = [slope if needed else None for slope, needed in zip(slopes, ctx.needs_input_grad[4:], strict=True)]
         ctx.save_for_backward(a, b, lengthscale, w, *slopes)
@@ -52,38 +52,27 @@ class _StationaryGram(torch.autograd.Function):
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         a, b, lengthscale, w, *slopes = ctx.saved_tensors
         needs_x1, needs_x2, needs_lengthscale = ctx.needs_input_grad[1:4]
-        symmetric = b is None
-        b = a if symmetric else b
 
-        x1_bar = x2_bar = lengthscale_bar = None
+        a_bar = b_bar = moment = None
         if needs_x1 or needs_x2 or needs_lengthscale:
             v = w * grad
-            if symmetric:
-                # A point has no distance to itself; left in, its terms would cancel only up to rounding.
-                v.diagonal(dim1=-2, dim2=-1).zero_()
-            row_sums, column_sums = v.sum(-1, keepdim=True), v.sum(-2).unsqueeze(-1)
-            # The gradients of a and b, up to a factor
-            rows = a_bar = b_bar = v.new_empty(0)
             with full_precision(grad.device):
-                if needs_x1 or needs_lengthscale:
-                    # ā = 2(rowsum(V)·a − V b); thin matrices are multiplied fastest as a few long rows
-                    rows = (b.mT.contiguous() @ v.mT).mT
-                    a_bar = row_sums * a - rows
-                if needs_x2 or (symmetric and needs_x1):
-                    # b̄ = 2(colsum(V)·b − Vᵀ a)
-                    b_bar = column_sums * b - (a.mT @ v).mT
+                if b is None:
+                    a_bar, moment = symmetric_gradients(v, a)
+                elif needs_x1 or not needs_x2:
+                    a_bar, moment = gradients(v, a, b)
+                    b_bar = half_gradient(v.mT, b, a)[0] if needs_x2 else None
+                else:
+                    b_bar, moment = gradients(v.mT, b, a)
 
-            # From scaled inputs back to inputs: a = √stretch·x/ℓ.
-            factor = 2.0 * ctx.profile.slope * math.sqrt(ctx.profile.stretch) / lengthscale
-            if needs_x1:
-                x1_bar = (factor * (a_bar + b_bar if symmetric else a_bar)).sum_to_size(ctx.shapes[0])
-            if needs_x2:
-                x2_bar = (factor * b_bar).sum_to_size(ctx.shapes[1])
-            if needs_lengthscale:
-                # ℓ̄ = −(Σ a ā + Σ b b̄)/ℓ = −(Σ a ā + 2 Σ colsum(V) b² − 2 Σ a·(V b))/ℓ
-                moment = (a * (a_bar - rows)).sum(-2, keepdim=True) + (column_sums * b.square()).sum(-2, keepdim=True)
-                lengthscale_bar = (-2.0 * ctx.profile.slope * moment / lengthscale).sum_to_size(ctx.shapes[2])
-
+        x1_bar = x2_bar = lengthscale_bar = None
+        of_inputs, of_lengthscale = chain_factors(ctx.profile, lengthscale)
+        if needs_x1 and a_bar is not None:
+            x1_bar = (a_bar * of_inputs).sum_to_size(ctx.shapes[0])
+        if needs_x2 and b_bar is not None:
+            x2_bar = (b_bar * of_inputs).sum_to_size(ctx.shapes[1])
+        if needs_lengthscale and moment is not None:
+            lengthscale_bar = (moment * of_lengthscale).sum_to_size(ctx.shapes[2])
         shape_bars = [
             None if slope is None else (slope * grad).sum_to_size(shape)
             for slope, shape in zip(slopes, ctx.shapes[3:], strict=True)
@@ -91,36 +80,79 @@ class _StationaryGram(torch.autograd.Function):
         return None, x1_bar, x2_bar, lengthscale_bar, *shape_bars
 
 
-def _scaled(profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> tuple[Tensor, Tensor | None]:
+def chain_factors(profile: Profile, lengthscale: Tensor) -> tuple[Tensor, Tensor]:
+    """What the results of :func:`gradients` are multiplied with: those of inputs, and that of lengthscales."""
+    # a = √stretch·x/ℓ, so x̄ = √stretch·ā/ℓ and ℓ̄ = −(Σ aā + Σ bb̄)/ℓ
+    of_lengthscale = (-2.0 * profile.slope) * lengthscale.reciprocal()
+    return -math.sqrt(profile.stretch) * of_lengthscale, of_lengthscale
+
+
+def half_gradient(v: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """½ā for q = ‖a_i − b_j‖² with the gradient V, and V b."""
+    # Thin matrices are multiplied fastest as a few long rows.
+    cross = (b.mT @ v.mT).mT
+    # ½ā = rowsum(V)·a − V b
+    return v.sum(-1, keepdim=True) * a - cross, cross
+
+
+def gradients(v: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """½ā, and ½(Σ aā + Σ bb̄) over points."""
+    a_bar, cross = half_gradient(v, a, b)
+    # ½(Σ aā + Σ bb̄) = Σ_ij V_ij (a_i − b_j)² = Σ_i a(½ā − V b) + Σ_j colsum(V) b²
+    return a_bar, (a * (a_bar - cross)).sum(-2, keepdim=True) + v.sum(-2, keepdim=True) @ b.square()
+
+
+def symmetric_gradients(v: Tensor, a: Tensor) -> tuple[Tensor, Tensor]:
+    """The same for q = ‖a_i − a_j‖², where b is a; the diagonal of ``v`` is overwritten."""
+    # A point has no distance to itself; left in, its terms would cancel only up to rounding.
+    v.diagonal(dim1=-2, dim2=-1).zero_()
+    # ½ā = rowsum(V + Vᵀ)·a − (V + Vᵀ)a,        ½Σ aā = Σ_ij V_ij (a_i − a_j)²
+    a_bar, _ = half_gradient(v + v.mT, a, a)
+    return a_bar, (a * a_bar).sum(-2, keepdim=True)
+
+
+def scaled_inputs(profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> tuple[Tensor, Tensor | None]:
     centre = x1.mean(-2, keepdim=True)
-    rate = math.sqrt(profile.stretch) / lengthscale
+    rate = math.sqrt(profile.stretch) * lengthscale.reciprocal()
     return (x1 - centre) * rate, None if x2 is None else (x2 - centre) * rate
 
 
 def _squared_distances(a: Tensor, b: Tensor | None) -> Tensor:
     """‖a_i − b_j‖² up to rounding, which may leave it below zero; exactly zero on the diagonal if ``b`` is None."""
     other = a if b is None else b
-    if a.shape[-1] <= _FEW_FEATURES:
+    if a.shape[-1] <= FEW_FEATURES:
         return _sum_of_squared_differences(a, other)
-    # [‖a‖², 1, −2a]·[1, ‖b‖², b]ᵀ: with the norms first the product for k(x, x) is summed in the same order on both
-    # sides of the diagonal.
-    left = torch.cat([a.square().sum(-1, keepdim=True), torch.ones_like(a[..., :1]), -2.0 * a], -1)
-    right = torch.cat([torch.ones_like(other[..., :1]), other.square().sum(-1, keepdim=True), other], -1)
-    if _cancels(left, right):
+    a_norms = a.square().sum(-1, keepdim=True)
+    other_norms = a_norms if b is None else b.square().sum(-1, keepdim=True)
+    if cancels(a_norms, other_norms):
         # The norms have to be summed in float64, too.
         return _squared_distances(a.double(), None if b is None else b.double()).to(a.dtype)
     with full_precision(a.device):
-        q = left @ right.mT
+        q = left_factor(a, a_norms) @ right_factor(other, other_norms).mT
     if b is None:
         q.diagonal(dim1=-2, dim2=-1).zero_()
     return q
 
 
-def _cancels(left: Tensor, right: Tensor) -> bool:
-    """Whether squared norms (the first column of ``left``, the second of ``right``) drown differences of order one."""
-    if left.dtype == torch.float64 or not left.numel() or not right.numel():
+def left_factor(a: Tensor, norms: Tensor) -> Tensor:
+    """The first of the two matrices whose product is ‖a_i − b_j‖².
+
+    [‖a‖², 1, −2a]·[1, ‖b‖², b]ᵀ: with the norms first the product for k(x, x) is summed in the same order on both
+    sides of the diagonal.
+    """
+    return torch.cat([norms, torch.ones_like(norms), -2.0 * a], -1)
+
+
+def right_factor(b: Tensor, norms: Tensor) -> Tensor:
+    """The second of them, not yet transposed."""
+    return torch.cat([torch.ones_like(norms), norms, b], -1)
+
+
+def cancels(a_norms: Tensor, b_norms: Tensor) -> bool:
+    """Whether squared norms drown differences of order one."""
+    if a_norms.dtype == torch.float64 or not a_norms.numel() or not b_norms.numel():
         return False
-    return float(left[..., 0].max()) + float(right[..., 1].max()) > _LARGE_NORMS
+    return float(a_norms.max()) + float(b_norms.max()) > _LARGE_NORMS
 
 
 def _sum_of_squared_differences(a: Tensor, b: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -29,6 +30,7 @@ class Profile(NamedTuple):
     evaluate: Callable[..., tuple[Tensor, ...]]
 
 
+@cache
 def _largest_exponent(dtype: torch.dtype) -> int:
     return int(-math.log(torch.finfo(dtype).tiny))
 

@@ -7,8 +7,7 @@ C. E. Rasmussen and C. K. I. Williams, Gaussian Processes for Machine Learning (
 
 from __future__ import annotations
 
-from abc import abstractmethod
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -40,23 +39,25 @@ class Stationary(Kernel):
         One value, or one per feature. None means √D, decided when the kernel is built for D features.
     """
 
+    #: The covariance as a function of distance.
+    profile: ClassVar[profiles.Profile]
     lengthscale: Hyperparameter
 
     def __init__(self, lengthscale: Any = None) -> None:
         super().__init__()
         self.register_module("lengthscale", None if lengthscale is None else row(lengthscale))
 
-    @abstractmethod
-    def _gram(self, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> Tensor:
-        """The covariances, once the inputs are known to fit."""
+    def shapes(self) -> tuple[Tensor, ...]:
+        """Present values of the profile's shape parameters."""
+        return ()
 
     def forward(self, x1: Tensor, x2: Tensor | None = None) -> Tensor:
         lengthscale = known_lengthscale(self)
         check_features(self, lengthscale.shape[-1], x1, x2)
-        return self._gram(x1, x2, lengthscale)
+        return stationary_gram(self.profile, x1, x2, lengthscale, *self.shapes())
 
     def diagonal(self, x: Tensor) -> Tensor:
-        return unit_diagonal(known_lengthscale(self), x)
+        return unit_diagonal(built_lengthscale(self).raw, x)
 
     def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
         return leaf_in_units(self, {"lengthscale": known_lengthscale(self) * x_scale}, y_scale)
@@ -65,29 +66,25 @@ class Stationary(Kernel):
 class RBF(Stationary):
     """k = exp(−d²/2): infinitely smooth functions. Also known as squared exponential or Gaussian."""
 
-    def _gram(self, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> Tensor:
-        return stationary_gram(profiles.RBF, x1, x2, lengthscale)
+    profile = profiles.RBF
 
 
 class Matern12(Stationary):
     """k = exp(−d): continuous, nowhere differentiable functions."""
 
-    def _gram(self, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> Tensor:
-        return stationary_gram(profiles.MATERN12, x1, x2, lengthscale)
+    profile = profiles.MATERN12
 
 
 class Matern32(Stationary):
     """k = (1 + √3 d) exp(−√3 d): once differentiable functions."""
 
-    def _gram(self, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> Tensor:
-        return stationary_gram(profiles.MATERN32, x1, x2, lengthscale)
+    profile = profiles.MATERN32
 
 
 class Matern52(Stationary):
     """k = (1 + √5 d + 5d²/3) exp(−√5 d): twice differentiable functions."""
 
-    def _gram(self, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> Tensor:
-        return stationary_gram(profiles.MATERN52, x1, x2, lengthscale)
+    profile = profiles.MATERN52
 
 
 class RationalQuadratic(Stationary):
@@ -101,6 +98,7 @@ class RationalQuadratic(Stationary):
         The smaller, the heavier the tail.
     """
 
+    profile = profiles.RATIONAL_QUADRATIC
     alpha: Hyperparameter
 
     def __init__(self, lengthscale: Any = None, alpha: Any = 1.0) -> None:
@@ -111,11 +109,16 @@ class RationalQuadratic(Stationary):
                 "RationalQuadratic has one alpha for all features; only lengthscales may differ by feature"
             )
 
-    def _gram(self, x1: Tensor, x2: Tensor | None, lengthscale: Tensor) -> Tensor:
-        return stationary_gram(profiles.RATIONAL_QUADRATIC, x1, x2, lengthscale, self.alpha.value)
+    def shapes(self) -> tuple[Tensor, ...]:
+        return (self.alpha.value,)
 
 
 def known_lengthscale(kernel: Kernel) -> Tensor:
+    """The value of the lengthscale, or an error that says how to get one."""
+    return built_lengthscale(kernel).value
+
+
+def built_lengthscale(kernel: Kernel) -> Hyperparameter:
     """The lengthscale, or an error that says how to get one."""
     lengthscale = kernel.lengthscale
     if not isinstance(lengthscale, Hyperparameter):
@@ -123,10 +126,10 @@ def known_lengthscale(kernel: Kernel) -> Tensor:
             f"{type(kernel).__name__} has no lengthscale yet: it becomes √D when the kernel is built for D features. "
             f"Call kernel.build(n_features) first, or give a lengthscale"
         )
-    return lengthscale.value
+    return lengthscale
 
 
 def unit_diagonal(lengthscale: Tensor, x: Tensor) -> Tensor:
     """Ones, one per row of ``x`` and entry of the kernel's batch."""
     # A sum has the shape and the dtype that both broadcast to, and finds them faster than torch.broadcast_shapes does.
-    return torch.ones_like(x.detach()[..., 0] + lengthscale.detach()[..., 0])
+    return torch.ones_like(x[..., 0] + lengthscale[..., 0])

@@ -69,9 +69,9 @@ def _stubborn(matrix: Tensor, failed: float) -> tuple[Tensor, float]:
 
 
 def _add_jitter(matrix: Tensor, jitter: Tensor) -> Tensor:
-    diagonal = matrix.diagonal(dim1=-2, dim2=-1)
     shifted = matrix.clone()
-    shifted.diagonal(dim1=-2, dim2=-1).add_((jitter * diagonal.mean(-1)).unsqueeze(-1))
+    diagonal = shifted.diagonal(dim1=-2, dim2=-1)
+    diagonal.add_(jitter.unsqueeze(-1) * diagonal.mean(-1, keepdim=True))
     return shifted
 
 

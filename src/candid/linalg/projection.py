@@ -6,7 +6,8 @@ With S = R Rᵀ, T = RᵀA, sums of squares over columns, and h, e, s the gradie
 
     m̄ = A h             Ā = m hᵀ + 2A diag(e) + R W             R̄ = A Wᵀ,             W = 2T diag(s)
 
-R is lower-triangular, and then so is R̄; or diagonal; or there is none, where v is a point.
+R is lower-triangular, and then so is R̄; or diagonal; or there is none, where v is a point. With R = diag(r), T is not
+needed: spread = Σ r²A², R W = 2A∘(r²sᵀ), and R̄ has the diagonal 2r∘(A²s).
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ def project(
     ----------
     features, mean : Tensor
     root : Tensor, optional
-        A lower-triangular R (…, M, M), the diagonal of a diagonal one (…, M), or None for S = 0.
+        A lower-triangular R (…, M, M), of which nothing above the diagonal is read; the diagonal of a diagonal one
+        (…, M); or None for S = 0.
     """
     if features.shape[:-1] != mean.shape:
         raise ValueError(f"features {tuple(features.shape)} and a mean {tuple(mean.shape)} are not of the same batch")
@@ -42,25 +44,28 @@ class _Project(torch.autograd.Function):
     def forward(ctx, features: Tensor, mean: Tensor, root: Tensor | None):
         ctx.set_materialize_grads(False)
         latent = (mean.unsqueeze(-2) @ features).squeeze(-2)
-        explained = features.square().sum(-2)
-        rotated = None if root is None else _transposed_times(root, features)
-        spread = torch.zeros_like(explained) if rotated is None else rotated.square().sum(-2)
-        ctx.save_for_backward(features, mean, root, rotated)
+        squares = features.square()
+        explained = squares.sum(-2)
+        if root is None:
+            inner, spread = None, torch.zeros_like(explained)
+        elif _is_diagonal(root, features):
+            inner, spread = squares, (root.square().unsqueeze(-2) @ squares).squeeze(-2)
+        else:
+            root = root.tril()
+            inner = transposed_lower_times(root, features)
+            spread = torch.mul(inner, inner, out=squares).sum(-2)
+        ctx.save_for_backward(features, mean, root, inner)
         return latent, explained, spread
 
     @staticmethod
     @first_order
     def backward(ctx, grad_mean: Tensor | None, grad_explained: Tensor | None, grad_spread: Tensor | None):
-        features, mean, root, rotated = ctx.saved_tensors
+        features, mean, root, inner = ctx.saved_tensors
         needs_features, needs_mean, needs_root = ctx.needs_input_grad
         features_bar = mean_bar = root_bar = None
         if root is not None and grad_spread is not None:
-            # W = 2T diag(s)
-            weighted = rotated * (2 * grad_spread).unsqueeze(-2)
-            if needs_root:
-                root_bar = _gradient_of_root(root, features, weighted)
-            if needs_features:
-                features_bar = _times(root, weighted)
+            pull_back = _from_diagonal if _is_diagonal(root, features) else _from_triangle
+            features_bar, root_bar = pull_back(root, features, inner, 2 * grad_spread, needs_features, needs_root)
         if grad_explained is not None and needs_features:
             features_bar = _add_product(features_bar, features, (2 * grad_explained).unsqueeze(-2))
         if grad_mean is not None:
@@ -71,23 +76,29 @@ class _Project(torch.autograd.Function):
         return features_bar, mean_bar, root_bar
 
 
-def _is_diagonal(root: Tensor, x: Tensor) -> bool:
-    return root.dim() < x.dim()
+def _is_diagonal(root: Tensor, features: Tensor) -> bool:
+    return root.dim() < features.dim()
 
 
-def _times(root: Tensor, x: Tensor) -> Tensor:
-    """R X."""
-    return root.unsqueeze(-1) * x if _is_diagonal(root, x) else lower_times(root, x)
+def _from_triangle(
+    root: Tensor, features: Tensor, rotated: Tensor, twice_spread: Tensor, needs_features: bool, needs_root: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """R W and the lower triangle of A Wᵀ, from T and 2s."""
+    weighted = rotated * twice_spread.unsqueeze(-2)
+    return (
+        lower_times(root, weighted) if needs_features else None,
+        lower_half_of_product(features, weighted) if needs_root else None,
+    )
 
 
-def _transposed_times(root: Tensor, x: Tensor) -> Tensor:
-    """RᵀX."""
-    return root.unsqueeze(-1) * x if _is_diagonal(root, x) else transposed_lower_times(root, x)
-
-
-def _gradient_of_root(root: Tensor, features: Tensor, weighted: Tensor) -> Tensor:
-    """What R has of A Wᵀ: its diagonal or its lower triangle."""
-    return (features * weighted).sum(-1) if _is_diagonal(root, features) else lower_half_of_product(features, weighted)
+def _from_diagonal(
+    root: Tensor, features: Tensor, squares: Tensor, twice_spread: Tensor, needs_features: bool, needs_root: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """R W = A∘(r² 2sᵀ) and the diagonal r∘(A² 2s) of A Wᵀ, from A² and 2s."""
+    return (
+        (root.square().unsqueeze(-1) * twice_spread.unsqueeze(-2)).mul_(features) if needs_features else None,
+        root * (squares @ twice_spread.unsqueeze(-1)).squeeze(-1) if needs_root else None,
+    )
 
 
 def _add_product(total: Tensor | None, left: Tensor, right: Tensor) -> Tensor:

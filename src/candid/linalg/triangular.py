@@ -19,6 +19,7 @@ __all__ = [
     "congruence",
     "lower_half_of_product",
     "lower_times",
+    "product_below_diagonal",
     "solve_lower",
     "solve_lower_transposed",
     "transposed_lower_times",
@@ -109,10 +110,17 @@ def lower_half_of_product(
     x: Float[Tensor, "*batch m n"], y: Float[Tensor, "*batch m n"]
 ) -> Float[Tensor, "*batch m m"]:
     """The lower triangle of X Yᵀ."""
-    product = x.new_zeros(*x.shape[:-1], x.shape[-2])
+    return product_below_diagonal(x, y).tril_()
+
+
+def product_below_diagonal(
+    x: Float[Tensor, "*batch m n"], y: Float[Tensor, "*batch m n"]
+) -> Float[Tensor, "*batch m m"]:
+    """X Yᵀ on and below the diagonal; what is above it has no meaning."""
+    product = x.new_empty(*x.shape[:-1], x.shape[-2])
     for start, stop in _blocks(x.shape[-2]):
         torch.matmul(x[..., start:stop, :], y[..., :stop, :].mT, out=product[..., start:stop, :stop])
-    return product.tril_()
+    return product
 
 
 def _blocks(size: int) -> list[tuple[int, int]]:

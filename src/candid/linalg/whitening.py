@@ -13,7 +13,7 @@ from torch import Tensor
 
 from candid.linalg.autograd import first_order
 from candid.linalg.cholesky import Factor, cholesky
-from candid.linalg.triangular import congruence, lower_half_of_product, solve_lower, solve_lower_transposed
+from candid.linalg.triangular import congruence, product_below_diagonal, solve_lower, solve_lower_transposed
 
 __all__ = ["whiten"]
 
@@ -46,5 +46,5 @@ class _Whiten(torch.autograd.Function):
             grad_cross = solve_lower_transposed(lower, grad_features)
         if ctx.needs_input_grad[0]:
             # K̄_zz = −½ L⁻ᵀ Σ L⁻¹
-            grad_gram = congruence(lower, lower_half_of_product(grad_features, features)).mul_(-0.5)
+            grad_gram = congruence(lower, product_below_diagonal(grad_features, features)).mul_(-0.5)
         return grad_gram, grad_cross, None

@@ -32,6 +32,8 @@ def spread(values: ArrayLike, name: str, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def broadcast(array: np.ndarray, name: str, shape: tuple[int, ...]) -> np.ndarray:
+    if array.shape == shape:
+        return array
     try:
         return np.broadcast_to(array, shape)
     except ValueError:
