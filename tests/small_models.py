@@ -6,13 +6,14 @@ import torch
 from torch import Tensor
 
 from candid.engines import Problem, Rows
-from candid.families import Decoupled, Exact, Inducing, Orthogonal, make_mean
+from candid.families import Conditional, Decoupled, Exact, Inducing, Orthogonal, decoupled_kernel, make_mean
 from candid.kernels import make_kernel
 from candid.likelihoods import Gaussian
 from candid.parameters import hyperparameters
 from candid.weights import WEIGHTS
 
 __all__ = [
+    "conditional_problem",
     "decoupled_problem",
     "exact_problem",
     "orthogonal_problem",
@@ -132,6 +133,42 @@ def two_bases(
         jitter,
     )
     problem = Problem(family, Gaussian(0.1, n_outputs, known), objective, {"kl": beta}).double()
+    randomise(problem, generator)
+    return problem
+
+
+def conditional_problem(
+    rows: Rows,
+    weights: str = "full",
+    objective: str = "elbo",
+    kernel: str = "rbf",
+    n_points: int = 8,
+    beta: float = 1.0,
+    omega_weight: float = 1.0,
+    jitter: float = 0.0,
+    mean: str = "constant",
+    points: Tensor | None = None,
+    known: Tensor | None = None,
+    seed: int = 0,
+    **options,
+) -> Problem:
+    """Decoupled lengthscales at random parameters, in float64; further options are those of the family."""
+    generator = torch.Generator().manual_seed(3000 + seed)
+    n_features, n_outputs = rows.x.shape[1], rows.y.shape[1]
+    if points is None:
+        points = separated_points(n_points, n_features, n_outputs, generator)
+    covariance = make_kernel(kernel, n_features, batch_shape=(n_outputs,))
+    family = Conditional(
+        covariance,
+        decoupled_kernel(covariance),
+        make_mean(mean, n_features, n_outputs),
+        points,
+        WEIGHTS[weights](points.shape[-2], (n_outputs,)),
+        jitter,
+        **options,
+    )
+    coefficients = {"kl": beta, "omega": omega_weight}
+    problem = Problem(family, Gaussian(0.1, n_outputs, known), objective, coefficients).double()
     randomise(problem, generator)
     return problem
 

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 from typing import Any
 
+from candid.families.conditional_predictor import ConditionalPredictor
+from candid.families.embedded import EmbeddedPredictor
 from candid.families.neighbour_predictor import NeighbourPredictor
 from candid.families.predictor import BasisPredictor, Predictor
 
 __all__ = ["predictor_from_spec"]
 
-MAKERS = {"basis": BasisPredictor.from_spec, "neighbours": NeighbourPredictor.from_spec}
+MAKERS = {
+    "basis": BasisPredictor.from_spec,
+    "conditional": ConditionalPredictor.from_spec,
+    "embedded": EmbeddedPredictor.from_spec,
+    "neighbours": NeighbourPredictor.from_spec,
+}
 
 
 def predictor_from_spec(spec: dict[str, Any], code: Any = None) -> Predictor:
     """Rebuild a predictor; its tensors are still to be loaded with ``load_state_dict(…, assign=True)``.
 
     Until then its own tensors take no memory, so a description of any size does no harm. ``code`` is the kernel that
-    the model was fitted with, if its code is not ours.
+    the model was fitted with, or the module that its features come from, if their code is not ours.
     """
     if spec.get("type") not in MAKERS:
         raise ValueError(f"unknown kind of predictor {spec.get('type')!r}")

@@ -1,14 +1,19 @@
 """Covariance functions.
 
-Stationary kernels, periodic and linear ones, their sums and products, and any kernel of GPyTorch, all with leading
-batch dimensions: hyper-parameters of shape (P, 1, D) with inputs (P, M, D) and (B, D) give (P, M, B).
+Stationary kernels, periodic and linear ones, their sums and products, networks in front of them, and any kernel of
+GPyTorch, all with leading batch dimensions: hyper-parameters of shape (P, 1, D) with inputs (P, M, D) and (B, D) give
+(P, M, B).
 """
 
 from candid.kernels.base import Kernel
 from candid.kernels.composite import Product, Scale, Sum
+from candid.kernels.deep import Deep, Embedding, unfold
+from candid.kernels.features import Features, networks_in
 from candid.kernels.foreign import adopt, from_gpytorch
+from candid.kernels.foreign_network import ForeignNetwork
 from candid.kernels.gpytorch_kernel import GPyTorchKernel, is_gpytorch
 from candid.kernels.linear import Linear
+from candid.kernels.networks import Network, make_network, network_from_spec
 from candid.kernels.parse import make_kernel
 from candid.kernels.periodic import Periodic
 from candid.kernels.spec import kernel_from_spec
@@ -17,12 +22,17 @@ from candid.kernels.units import in_units
 
 __all__ = [
     "RBF",
+    "Deep",
+    "Embedding",
+    "Features",
+    "ForeignNetwork",
     "GPyTorchKernel",
     "Kernel",
     "Linear",
     "Matern12",
     "Matern32",
     "Matern52",
+    "Network",
     "Periodic",
     "Product",
     "RationalQuadratic",
@@ -35,4 +45,8 @@ __all__ = [
     "is_gpytorch",
     "kernel_from_spec",
     "make_kernel",
+    "make_network",
+    "network_from_spec",
+    "networks_in",
+    "unfold",
 ]

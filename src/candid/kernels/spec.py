@@ -10,9 +10,12 @@ import torch
 
 from candid.kernels.base import Kernel
 from candid.kernels.composite import Product, Scale, Sum
+from candid.kernels.deep import Deep
 from candid.kernels.foreign import adopt, foreign_parts
+from candid.kernels.foreign_network import may_be_network
 from candid.kernels.gpytorch_kernel import GPyTorchKernel
 from candid.kernels.linear import Linear
+from candid.kernels.networks import DTYPES, network_from_spec
 from candid.kernels.periodic import Periodic
 from candid.kernels.stationary import RBF, Matern12, Matern32, Matern52, RationalQuadratic
 from candid.parameters import Hyperparameter
@@ -21,7 +24,6 @@ __all__ = ["kernel_from_spec"]
 
 _LEAVES = {kind.__name__: kind for kind in (RBF, Matern12, Matern32, Matern52, RationalQuadratic, Periodic, Linear)}
 _COMBINATIONS = {kind.__name__: kind for kind in (Sum, Product)}
-_DTYPES = {"float32": torch.float32, "float64": torch.float64}
 
 
 def kernel_from_spec(spec: dict[str, Any], code: Any = None) -> Kernel:
@@ -32,32 +34,41 @@ def kernel_from_spec(spec: dict[str, Any], code: Any = None) -> Kernel:
     Parameters
     ----------
     spec : dict
-    code : Kernel or gpytorch.kernels.Kernel, optional
-        The kernel that the model was fitted with, whatever its values: a description holds no code, so parts that come
-        from another library are taken from here.
+    code : Kernel, gpytorch.kernels.Kernel, torch.nn.Module or a list of them, optional
+        The kernel that the model was fitted with, or the module that its features come from, whatever their values: a
+        description holds no code, so parts that come from another library are taken from here.
 
     Raises
     ------
     ValueError
         If the description names an unknown type, does not fit the type it names, or needs other code.
     """
-    return _rebuild(spec, iter(()) if code is None else foreign_parts(adopt(code)))
+    given = code if isinstance(code, (list, tuple)) else [] if code is None else [code]
+    foreign = (part for kernel in given if not may_be_network(kernel) for part in foreign_parts(adopt(kernel)))
+    return _rebuild(spec, foreign, code)
 
 
-def _rebuild(spec: dict[str, Any], foreign: Iterator[GPyTorchKernel]) -> Kernel:
+def _rebuild(spec: dict[str, Any], foreign: Iterator[GPyTorchKernel], code: Any) -> Kernel:
     try:
         name, parameters, parts = spec["type"], dict(spec["parameters"]), list(spec["parts"])
     except (KeyError, TypeError, ValueError):
         raise ValueError("a kernel is described by its type, parameters and parts; some of them are missing") from None
     if name == GPyTorchKernel.__name__:
         return _foreign(spec, next(foreign, None))
-    kernel = _empty(name, [_rebuild(part, foreign) for part in parts])
+    rebuilt = [_rebuild(part, foreign, code) for part in parts]
+    kernel = _deep(spec, rebuilt, code) if name == Deep.__name__ else _empty(name, rebuilt)
     expected = {own for own, _ in kernel._own_parameters()}
     if set(parameters) != expected:
         raise ValueError(f"{name} has the parameters {sorted(expected)}, but its description has {sorted(parameters)}")
     for own, description in parameters.items():
         setattr(kernel, own, None if description is None else _parameter(description, own))
     return kernel
+
+
+def _deep(spec: dict[str, Any], parts: list[Kernel], code: Any) -> Kernel:
+    if len(parts) != 1 or not isinstance(spec.get("network"), dict):
+        raise ValueError("a deep kernel is described by its network and one kernel of the features")
+    return Deep(network_from_spec(spec["network"], code), parts[0])
 
 
 def _foreign(spec: dict[str, Any], code: GPyTorchKernel | None) -> Kernel:
@@ -67,13 +78,13 @@ def _foreign(spec: dict[str, Any], code: GPyTorchKernel | None) -> Kernel:
             "fitted with, as kernel=…"
         )
     try:
-        return code.described(spec).to(_DTYPES[spec["dtype"]])
+        return code.described(spec).to(DTYPES[spec["dtype"]])
     except (KeyError, TypeError, AttributeError):
         raise ValueError("the description of a GPyTorch kernel needs its code, batch, x_scale and dtype") from None
 
 
 def _empty(name: Any, parts: list[Kernel]) -> Kernel:
-    known = [*_LEAVES, *_COMBINATIONS, Scale.__name__]
+    known = [*_LEAVES, *_COMBINATIONS, Scale.__name__, Deep.__name__]
     if name not in known:
         raise ValueError(f"unknown kernel type {name!r}; known ones are {', '.join(sorted(known))}")
     if name in _COMBINATIONS and parts:
@@ -90,7 +101,7 @@ def _parameter(description: dict[str, Any], name: str) -> Hyperparameter:
         lower = -math.inf if description["lower"] is None else float(description["lower"])
         upper = math.inf if description["upper"] is None else float(description["upper"])
         shape, fixed, dtype = tuple(map(int, description["shape"])), bool(description["fixed"]), description["dtype"]
-        parameter = Hyperparameter(torch.full(shape, _inside(lower, upper)), lower, upper).to(_DTYPES[dtype])
+        parameter = Hyperparameter(torch.full(shape, _inside(lower, upper)), lower, upper).to(DTYPES[dtype])
     except (KeyError, TypeError, ValueError, RuntimeError):
         raise ValueError(
             f"the description of {name} needs a shape, a domain, whether it is fixed, and a dtype"

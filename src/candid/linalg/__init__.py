@@ -9,20 +9,32 @@ from candid.linalg.divergence import divergence_from_standard
 from candid.linalg.low_rank import low_rank_log_density
 from candid.linalg.neighbours import NeighbourIndex, nearest
 from candid.linalg.projection import project
+from candid.linalg.relative import (
+    WhitenedPair,
+    lower_product,
+    residual_squares,
+    transposed_lower_product,
+    whiten_pair,
+)
 from candid.linalg.whitening import whiten
 
 __all__ = [
     "Factor",
     "NeighbourIndex",
     "NotPositiveDefinite",
+    "WhitenedPair",
     "cholesky",
     "condition",
     "divergence_from_standard",
     "first_order",
     "kernel_coefficients",
     "low_rank_log_density",
+    "lower_product",
     "nearest",
     "normal_log_density",
     "project",
+    "residual_squares",
+    "transposed_lower_product",
     "whiten",
+    "whiten_pair",
 ]

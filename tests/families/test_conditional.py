@@ -1,0 +1,335 @@
+from __future__ import annotations
+
+import copy
+import json
+
+import pytest
+import torch
+
+from candid.families import Conditional, decoupled_kernel, make_mean, predictor_from_spec
+from candid.kernels import make_kernel
+from candid.marginal import Batch
+from candid.parameters import hyperparameters
+from candid.weights import WEIGHTS
+from small_models import conditional_problem, random_rows, separated_points, sparse_problem
+
+PARTS = ("mean", "residual", "spread")
+NEW = random_rows(7, n_features=2, seed=6).x
+whitenings = pytest.mark.parametrize("whiten", ["mean", "covariance"])
+all_weights = pytest.mark.parametrize("weights", ["full", "diagonal", "delta"])
+
+
+@whitenings
+@all_weights
+@pytest.mark.parametrize("kernel", ["matern52", "rbf + matern32"])
+def test_equal_kernels_are_one_kernel(weights, whiten, kernel):
+    rows = random_rows(20, n_outputs=2, seed=1)
+    plain = sparse_problem(rows, weights, kernel=kernel, n_points=6, seed=2).family
+    family = conditional_problem(rows, weights, kernel=kernel, points=plain.points.detach(), whiten=whiten).family
+    family.mean_kernel.load_state_dict(plain.kernel.unit.state_dict())
+    for part in ("kernel", "mean", "weights"):
+        getattr(family, part).load_state_dict(getattr(plain, part).state_dict())
+    ours, theirs = family.evaluate(rows.whole()), plain.evaluate(rows.whole())
+    for part in PARTS:
+        torch.testing.assert_close(getattr(ours.marginal, part), getattr(theirs.marginal, part))
+    torch.testing.assert_close(ours.penalties["kl"], theirs.penalties["kl"])
+    assert 0 <= ours.penalties["omega"] < 1e-20
+    # So are the closed forms.
+    found, expected = family.regression()(rows.x), plain.regression()(rows.x)
+    assert torch.equal(found.mean, expected.mean)
+    assert torch.equal(found.residual, expected.residual)
+    precision = torch.diag_embed(torch.full((2, 6), 4.0).double())
+    for model in (family, plain):
+        model.assign(torch.ones(2, 6).double(), precision)
+    for found, expected in zip(family.weights.parameters(), plain.weights.parameters(), strict=True):
+        assert torch.equal(found, expected)
+
+
+@torch.no_grad()
+def test_both_whitenings_are_the_same_model():
+    """For weights that say the same about u, everything is the same."""
+    rows = random_rows(20, n_outputs=2, seed=3)
+    by_mean = conditional_problem(rows, "full", "predictive", whiten="mean", seed=4)
+    by_covariance = conditional_problem(rows, "full", "predictive", whiten="covariance", seed=4)
+    by_covariance.load_state_dict(by_mean.state_dict())
+    family, weights = by_mean.family, by_covariance.family.weights
+    lower_k, lower_q = (torch.linalg.cholesky(k(family.points)) for k in (family.kernel.unit, family.mean_kernel))
+    # L_k w = L_q v
+    turn = torch.linalg.solve(lower_k, lower_q)
+    weights.mean.copy_((turn @ weights.mean.unsqueeze(-1)).squeeze(-1))
+    weights.lower.copy_(turn @ weights.lower.tril())
+    ours, theirs = (problem.family.evaluate(rows.whole()) for problem in (by_mean, by_covariance))
+    for part in PARTS:
+        torch.testing.assert_close(getattr(ours.marginal, part), getattr(theirs.marginal, part))
+    for name in ("kl", "omega"):
+        torch.testing.assert_close(ours.penalties[name], theirs.penalties[name])
+
+
+@whitenings
+def test_omega_of_some_rows_is_at_most_that_of_all(whiten):
+    rows = random_rows(40, seed=5)
+    family = conditional_problem(rows, whiten=whiten, seed=6).family
+    everything = family.evaluate(rows.whole()).penalties["omega"]
+    parts = [family.evaluate(rows.batch(part)).penalties["omega"] for part in torch.arange(40).split(13)]
+    assert 0 < max(parts) < everything
+
+
+def test_omega_may_be_scaled_up_to_all_rows():
+    rows = random_rows(40, seed=7, weighted=True)
+    batch = rows.batch(torch.arange(10))
+    plain, scaled = (conditional_problem(rows, seed=8, omega_scale=scale).family for scale in ("paper", "n_over_b"))
+    expected = plain.evaluate(batch).penalties["omega"] * rows.weight.sum() / rows.weight[:10].sum()
+    torch.testing.assert_close(scaled.evaluate(batch).penalties["omega"], expected)
+
+
+def test_omega_depends_on_its_floor():
+    rows = random_rows(15, seed=9)
+    low, high = (conditional_problem(rows, seed=10, omega_floor=floor).family for floor in (1e-4, 1e-1))
+    assert low.evaluate(rows.whole()).penalties["omega"] > 2 * high.evaluate(rows.whole()).penalties["omega"]
+
+
+def test_without_omega_the_rows_are_not_compared_with_each_other(monkeypatch):
+    rows = random_rows(15, seed=11)
+    for with_omega in (False, True):
+        family = conditional_problem(rows, n_points=4, with_omega=with_omega, seed=12).family
+        unit, shapes = family.kernel.unit, []
+        forward = unit.forward
+
+        def recorded(x1, x2=None, forward=forward, shapes=shapes):
+            shapes.append(forward(x1, x2).shape[-2:])
+            return forward(x1, x2)
+
+        monkeypatch.setattr(unit, "forward", recorded)
+        assert ("omega" in family.evaluate(rows.whole()).penalties) == with_omega
+        assert ((15, 15) in shapes) == with_omega
+
+
+@whitenings
+@all_weights
+def test_gradients_of_everything(weights, whiten, draw):
+    """With respect to hyper-parameters, points and weights, for all that is returned."""
+    rows = random_rows(6, n_outputs=2, seed=13)
+    problem = conditional_problem(rows, weights, n_points=3, whiten=whiten, mean="linear", seed=14)
+    family = problem.family
+    names, values = zip(*family.named_parameters(), strict=True)
+
+    def numbers(*values):
+        evaluation = torch.func.functional_call(family, dict(zip(names, values, strict=True)), (rows.whole(),))
+        marginal, penalties = evaluation.marginal, evaluation.penalties
+        return marginal.mean, marginal.residual, marginal.spread, penalties["kl"], penalties["omega"]
+
+    family.forward = family.evaluate
+    assert torch.autograd.gradcheck(numbers, values)
+
+
+@whitenings
+@all_weights
+def test_a_family_and_its_predictors_agree(weights, whiten):
+    rows = random_rows(12, n_outputs=2, seed=15)
+    family = conditional_problem(rows, weights, whiten=whiten, mean="linear", seed=16).family
+    trained = family.evaluate(rows.whole()).marginal
+    for predictor in (family.predictor(), family.draft_predictor()):
+        predicted = predictor.marginal(rows.x)
+        torch.testing.assert_close(predicted.mean, trained.mean, rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(predicted.variance, trained.variance, rtol=1e-9, atol=1e-9)
+        assert (predicted.spread == 0).all()
+
+
+@pytest.fixture(params=["full", "diagonal", "delta"])
+def predictor(request):
+    rows = random_rows(12, n_outputs=2, seed=17)
+    return conditional_problem(rows, request.param, kernel="rbf + matern32", whiten="covariance").family.predictor()
+
+
+def test_marginals_are_the_diagonal_of_the_joint(predictor):
+    marginal, joint = predictor.marginal(NEW), predictor.joint(NEW)
+    torch.testing.assert_close(joint.mean, marginal.mean)
+    torch.testing.assert_close(joint.covariance.diagonal(dim1=-2, dim2=-1).mT, marginal.variance)
+    assert torch.equal(joint.covariance, joint.covariance.mT)
+    assert torch.linalg.eigvalsh(joint.covariance).min() > -1e-10
+
+
+def test_the_mean_alone(predictor):
+    alone = predictor.marginal(NEW, mean_only=True)
+    assert torch.equal(alone.mean, predictor.marginal(NEW).mean)
+    assert (alone.variance == 0).all()
+    predictor.explained.matrix.fill_(torch.nan)
+    assert torch.equal(predictor.marginal(NEW, mean_only=True).mean, alone.mean)
+    assert torch.isnan(predictor.marginal(NEW).variance).any()
+
+
+def test_gradients_with_respect_to_inputs(predictor):
+    x = NEW[:3].clone().requires_grad_()
+
+    def numbers(x):
+        marginal, joint = predictor.marginal(x), predictor.joint(x)
+        return marginal.mean, marginal.variance, joint.mean, joint.covariance
+
+    assert torch.autograd.gradcheck(numbers, (x,))
+
+
+def test_rebuilt_from_json_and_tensors(predictor):
+    again = predictor_from_spec(json.loads(json.dumps(predictor.to_spec())))
+    again.load_state_dict(predictor.state_dict(), assign=True)
+    ours, theirs = again.marginal(NEW), predictor.marginal(NEW)
+    assert torch.equal(ours.mean, theirs.mean)
+    assert torch.equal(ours.variance, theirs.variance)
+    assert torch.equal(again.joint(NEW).covariance, predictor.joint(NEW).covariance)
+    assert not any(parameter.requires_grad for parameter in again.parameters())
+
+
+@pytest.mark.parametrize("change", [{"root": None}, {"spread": None}, {"explained": {"shape": [1, 2]}}])
+def test_a_description_that_does_not_fit_is_refused(predictor, change):
+    with pytest.raises((ValueError, KeyError, TypeError)):
+        predictor_from_spec(predictor.to_spec() | change)
+
+
+def test_a_predictor_is_double_and_shares_nothing():
+    """Neither with its family nor, where hyper-parameters are tied, with itself: model files hold every tensor once."""
+    rows = random_rows(12, seed=18)
+    problem = conditional_problem(rows, kernel="rq", seed=19).float()
+    predictor = problem.family.predictor()
+    tensors = predictor.state_dict().values()
+    assert all(tensor.dtype == torch.float64 for tensor in tensors)
+    assert len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == len(tensors)
+    before = predictor.marginal(NEW)
+    with torch.no_grad():
+        for parameter in problem.parameters():
+            parameter.add_(0.1)
+    assert torch.equal(predictor.marginal(NEW).variance, before.variance)
+    assert torch.equal(predictor.marginal(NEW).mean, before.mean)
+
+
+@whitenings
+def test_each_factorisation_has_its_own_jitter(whiten):
+    """What one step needed, the next one and the predictor start from."""
+    rows = random_rows(20, n_outputs=2, seed=20)
+    problem = conditional_problem(rows, n_points=6, whiten=whiten, seed=21)
+    family = problem.family
+    with torch.no_grad():
+        family.kernel.base.lengthscale.raw[1].fill_(12.0)
+    problem.loss(rows.whole()).backward()
+    assert torch.equal(family.jitter > 0, torch.tensor([[False, False], [True, False]]))
+    before = family.jitter.clone()
+    problem.loss(rows.whole())
+    assert torch.equal(family.jitter, before)
+    assert all(torch.isfinite(parameter.grad).all() for parameter in problem.parameters())
+    assert torch.isfinite(family.predictor().marginal(rows.x).mean).all()
+
+
+@whitenings
+def test_duplicate_points(whiten):
+    rows = random_rows(20, seed=22)
+    points = rows.x[:4].repeat(2, 1).unsqueeze(0)
+    problem = conditional_problem(rows, points=points, whiten=whiten, jitter=1e-6, seed=23)
+    trained = problem.family.evaluate(rows.whole())
+    problem.loss(rows.whole()).backward()
+    assert all(torch.isfinite(parameter.grad).all() for parameter in problem.parameters())
+    predicted = problem.family.predictor().marginal(rows.x)
+    torch.testing.assert_close(predicted.mean, trained.marginal.mean, rtol=1e-6, atol=1e-6)
+
+
+@whitenings
+def test_single_precision(whiten):
+    rows = random_rows(30, seed=24)
+    problem = conditional_problem(rows, jitter=1e-6, whiten=whiten, seed=25)
+    expected = problem.family.evaluate(rows.whole())
+    found = copy.deepcopy(problem).float().family.evaluate(rows.to(torch.float32).whole())
+    for name in ("kl", "omega"):
+        assert found.penalties[name].dtype == torch.float32
+        torch.testing.assert_close(found.penalties[name].double(), expected.penalties[name], rtol=1e-3, atol=1e-3)
+    torch.testing.assert_close(found.marginal.mean.double(), expected.marginal.mean, rtol=1e-3, atol=1e-3)
+
+
+@whitenings
+def test_chains_are_models_side_by_side(whiten, draw):
+    rows, generator = random_rows(9, 2, 2, seed=26), torch.Generator().manual_seed(27)
+
+    def build(chains, points):
+        kernel = make_kernel("rq", 2, batch_shape=(*chains, 2))
+        mean, weights = make_mean("constant", 2, 2, chains), WEIGHTS["full"](5, (*chains, 2))
+        return Conditional(kernel, decoupled_kernel(kernel), mean, points, weights, 0.0, whiten=whiten).double()
+
+    points = torch.stack([separated_points(5, 2, 2, generator) for _ in range(3)])
+    together = build((3,), points)
+    with torch.no_grad():
+        for parameter in together.parameters():
+            parameter.add_(0.3 * draw(*parameter.shape))
+    for x in (rows.x, draw(3, 9, 2)):
+        batch = Batch(x, rows.y, rows.weight, rows.total)
+        evaluation, predictor = together.evaluate(batch), together.predictor()
+        predicted, joint = predictor.marginal(x), predictor.joint(x)
+        for chain in range(3):
+            single = build((), points[0])
+            single.load_state_dict({name: tensor[chain] for name, tensor in together.state_dict().items()})
+            row = x if x.dim() == 2 else x[chain]
+            own = single.evaluate(Batch(row, rows.y, rows.weight, rows.total))
+            for part in PARTS:
+                torch.testing.assert_close(getattr(evaluation.marginal, part)[chain], getattr(own.marginal, part))
+            for name in ("kl", "omega"):
+                torch.testing.assert_close(evaluation.penalties[name][chain], own.penalties[name])
+            torch.testing.assert_close(predicted.mean[chain], own.marginal.mean)
+            torch.testing.assert_close(predicted.variance[chain], own.marginal.variance)
+            torch.testing.assert_close(joint.covariance[chain], single.predictor().joint(row).covariance)
+
+
+def test_all_weights_are_learned():
+    family = conditional_problem(random_rows(10), "diagonal").family
+    expected = {id(family.weights.mean), id(family.weights.log_scale)}
+    assert {id(parameter) for parameter in family.weight_parameters()} == expected
+
+
+def test_there_is_no_joint_prior():
+    rows = random_rows(10)
+    with pytest.raises(TypeError, match="use it with a row objective"):
+        conditional_problem(rows).family.prior(rows.whole())
+
+
+def test_the_kernel_of_the_mean_has_no_amplitude():
+    kernel = make_kernel("rbf", 2, batch_shape=(1,))
+    points = torch.zeros(1, 3, 2)
+    with pytest.raises(ValueError, match="unit amplitude"):
+        Conditional(kernel, copy.deepcopy(kernel), make_mean("zero", 2, 1), points, WEIGHTS["full"](3, (1,)), 0.0)
+
+
+def names_of(module) -> set[str]:
+    return {name for name, _ in hyperparameters(module)}
+
+
+@pytest.mark.parametrize("move", [lambda family: family, copy.deepcopy, lambda family: copy.deepcopy(family).double()])
+def test_what_is_not_decoupled_stays_tied(move):
+    family = move(conditional_problem(random_rows(10), kernel="rq + periodic").float().family)
+    assert {name for name in names_of(family) if name.startswith("mean_kernel.")} == {
+        "mean_kernel.parts.0.base.lengthscale",
+        "mean_kernel.parts.1.base.lengthscale",
+    }
+    ours, theirs = dict(family.kernel.unit.named_parameters()), dict(family.mean_kernel.named_parameters())
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        assert (ours[name] is theirs[name]) == ("lengthscale" not in name)
+    before = {name: tensor.clone() for name, tensor in family.state_dict().items()}
+    with torch.no_grad():
+        for parameter in family.parameters():
+            parameter.add_(1.0)
+    family.load_state_dict(before)
+    assert torch.equal(family.mean_kernel.parts[0].base.alpha.value, family.kernel.unit.parts[0].base.alpha.value)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in family.state_dict().items())
+    family.kernel.unit.parts[0].base.alpha.set(3.0)
+    torch.testing.assert_close(
+        family.mean_kernel.parts[0].base.alpha.value, torch.full((1, 1, 1), 3.0).to(family.points)
+    )
+
+
+def test_names_say_what_is_decoupled():
+    kernel = make_kernel("rq", 2, batch_shape=(1,))
+    own = decoupled_kernel(kernel, ("alpha",))
+    assert own.lengthscale is kernel.unit.lengthscale
+    assert own.alpha is not kernel.unit.alpha
+    assert torch.equal(own.alpha.value, kernel.unit.alpha.value)
+    both = decoupled_kernel(kernel, ("alpha", "lengthscale"))
+    assert not {id(parameter) for parameter in both.parameters()} & {id(parameter) for parameter in kernel.parameters()}
+
+
+def test_a_kernel_without_these_hyperparameters_cannot_be_decoupled():
+    with pytest.raises(ValueError, match="nothing to decouple"):
+        decoupled_kernel(make_kernel("linear", 2))

@@ -1,0 +1,191 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from candid.linalg import lower_product, residual_squares, transposed_lower_product, whiten_pair
+
+SHAPES = {
+    "plain": ((), 4, 6),
+    "one point": ((), 1, 3),
+    "one row": ((), 4, 1),
+    "one of each": ((), 1, 1),
+    "batch": ((3,), 4, 5),
+    "two batch dimensions": ((2, 3), 3, 2),
+}
+
+
+def covariance(root):
+    """A covariance as a function of any square matrix, so that finite differences keep it symmetric."""
+    return root @ root.mT + torch.eye(root.shape[-1], dtype=root.dtype)
+
+
+def parts_of(pair):
+    return pair.first, pair.second, pair.root
+
+
+def by_autograd(gram, cross, jitter, other_gram, other_cross, other_jitter):
+    """The same, with autograd through the factorisations and jitter as a constant."""
+
+    def factor(matrix, jitter):
+        level = jitter * matrix.detach().diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+        return torch.linalg.cholesky(matrix + level * torch.eye(matrix.shape[-1], dtype=matrix.dtype))
+
+    lower, other = factor(gram, jitter), factor(other_gram, other_jitter)
+    solve = torch.linalg.solve_triangular
+    return solve(lower, cross, upper=False), solve(other, other_cross, upper=False), solve(lower, other, upper=False)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_gradcheck(shape, draw):
+    batch, m, n = shape
+    roots = [draw(*batch, m, m).requires_grad_() for _ in range(2)]
+    crosses = [draw(*batch, m, n).requires_grad_() for _ in range(2)]
+
+    def whitened(root, cross, other_root, other_cross):
+        return parts_of(whiten_pair(covariance(root), cross, 0.0, covariance(other_root), other_cross, 0.0))
+
+    assert torch.autograd.gradcheck(whitened, (roots[0], crosses[0], roots[1], crosses[1]))
+
+
+@pytest.mark.parametrize("jitters", [(0.0, 0.0), (1e-2, 1e-3)])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_values_and_gradients_are_those_of_autograd(shape, jitters, draw):
+    batch, m, n = shape
+    grams = [covariance(draw(*batch, m, m)).requires_grad_() for _ in range(2)]
+    crosses = [draw(*batch, m, n).requires_grad_() for _ in range(2)]
+    arguments = (grams[0], crosses[0], jitters[0], grams[1], crosses[1], jitters[1])
+    pair, theirs = whiten_pair(*arguments), by_autograd(*arguments)
+    ours = parts_of(pair)
+    assert pair.first_factor.jitter.shape == pair.second_factor.jitter.shape == batch
+    assert torch.equal(pair.root, pair.root.tril())
+    pulls = [draw(*part.shape) for part in ours]
+    learned = (*grams, *crosses)
+    for chosen in ((0,), (1,), (2,), (0, 1, 2)):
+        found, expected = (
+            torch.autograd.grad(
+                sum((pulls[k] * parts[k]).sum() for k in chosen),
+                learned,
+                retain_graph=True,
+                allow_unused=True,
+                materialize_grads=True,
+            )
+            for parts in (ours, theirs)
+        )
+        for position in (2, 3):
+            torch.testing.assert_close(found[position], expected[position])
+        for position in (0, 1):
+            # Autograd splits the gradient of a symmetric matrix between its triangles in its own way.
+            torch.testing.assert_close(found[position] + found[position].mT, expected[position] + expected[position].mT)
+    for ours_k, theirs_k in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(ours_k, theirs_k)
+
+
+def test_duplicate_points(draw):
+    """Singular Gram matrices with their jitter: the gradients still agree with autograd's."""
+    points = draw(4, 2)
+    points = torch.cat([points, points[:2]])
+    x, pulls = draw(5, 2), (draw(6, 5), draw(6, 5), draw(6, 6))
+    points.requires_grad_()
+
+    def loss(function):
+        within, across = (points.unsqueeze(1) - other.unsqueeze(0) for other in (points, x))
+        grams, crosses = (
+            [torch.exp(-rate * apart.square().sum(-1)) for rate in (0.5, 1.5)] for apart in (within, across)
+        )
+        parts = function(grams[0], crosses[0], 1e-4, grams[1], crosses[1], 1e-3)
+        return sum((pull * part).sum() for pull, part in zip(pulls, parts, strict=True))
+
+    ours = torch.autograd.grad(loss(lambda *arguments: parts_of(whiten_pair(*arguments))), points)[0]
+    theirs = torch.autograd.grad(loss(by_autograd), points)[0]
+    torch.testing.assert_close(ours, theirs, rtol=1e-6, atol=1e-6)
+
+
+def test_equal_matrices_have_the_identity_for_a_root(draw):
+    gram, cross = covariance(draw(2, 5, 5)), draw(2, 5, 3)
+    pair = whiten_pair(gram, cross, 0.0, gram, cross, 0.0)
+    torch.testing.assert_close(pair.root, torch.eye(5).double().expand(2, 5, 5))
+    assert torch.equal(pair.first, pair.second)
+
+
+def test_only_what_is_needed_is_differentiated(draw):
+    grams, crosses = [covariance(draw(3, 3)) for _ in range(2)], [draw(3, 2) for _ in range(2)]
+    grams[1].requires_grad_()
+    pair = whiten_pair(grams[0], crosses[0], 0.0, grams[1], crosses[1], 0.0)
+    (pair.root.sum() + pair.second.sum()).backward()
+    assert grams[0].grad is None
+    assert crosses[1].grad is None
+    torch.testing.assert_close(grams[1].grad, grams[1].grad.T, rtol=0, atol=0)
+
+
+def test_single_precision(draw):
+    grams, crosses = [covariance(draw(2, 5, 5)) for _ in range(2)], [draw(2, 5, 7) for _ in range(2)]
+    doubles = (grams[0], crosses[0], 0.0, grams[1], crosses[1], 0.0)
+    singles = [part.float() if isinstance(part, torch.Tensor) else part for part in doubles]
+    for found, expected in zip(parts_of(whiten_pair(*singles)), by_autograd(*doubles), strict=True):
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("shape", [*SHAPES.values(), ((2,), 230, 3)], ids=[*SHAPES, "several blocks"])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_products(shape, transposed, draw):
+    batch, m, n = shape
+    function = transposed_lower_product if transposed else lower_product
+    lower, x, pull = draw(*batch, m, m).tril().requires_grad_(), draw(*batch, m, n).requires_grad_(), draw(*batch, m, n)
+    ours, theirs = function(lower, x), (lower.tril().mT if transposed else lower.tril()) @ x
+    torch.testing.assert_close(ours, theirs)
+    found, expected = (torch.autograd.grad((pull * product).sum(), (lower, x)) for product in (ours, theirs))
+    torch.testing.assert_close(found, expected)
+
+
+RESIDUAL_SHAPES = {
+    "plain": ((), 3, 5, 4),
+    "one row": ((), 3, 1, 2),
+    "one point": ((), 1, 4, 1),
+    "batch": ((3,), 2, 4, 3),
+    "two batch dimensions": ((2, 2), 3, 3, 2),
+}
+
+
+def conditional_parts(batch, m, n, j, draw):
+    """A joint covariance of m and n variables, as a function of any root, and some vectors."""
+
+    def gram_and_features(root):
+        joint = covariance(root)
+        lower = torch.linalg.cholesky(joint[..., :m, :m])
+        return joint[..., m:, m:], torch.linalg.solve_triangular(lower, joint[..., :m, m:], upper=False)
+
+    return gram_and_features, draw(*batch, m + n, m + n).requires_grad_(), draw(*batch, j, n).requires_grad_()
+
+
+def squares_by_inverse(gram, features, vectors, floor):
+    left = gram - features.mT @ features + floor * torch.eye(gram.shape[-1], dtype=gram.dtype)
+    return (vectors @ torch.linalg.inv(left) * vectors).sum((-2, -1))
+
+
+@pytest.mark.parametrize("shape", RESIDUAL_SHAPES.values(), ids=RESIDUAL_SHAPES)
+def test_squares_in_a_residual_covariance(shape, draw):
+    gram_and_features, root, vectors = conditional_parts(*shape, draw)
+
+    def squares(root, vectors):
+        return residual_squares(*gram_and_features(root), vectors, 1e-2)
+
+    value = squares(root, vectors)
+    assert value.shape == shape[0]
+    torch.testing.assert_close(value, squares_by_inverse(*gram_and_features(root), vectors, 1e-2))
+    assert torch.autograd.gradcheck(squares, (root, vectors))
+
+
+def test_squares_of_single_precision_are_computed_in_double(draw):
+    """Nearly all of a large covariance is explained, so that float32 would lose what is left."""
+    features, vectors = (10 * draw(4, 6)).float(), draw(2, 6).float()
+    gram = (features.double().T @ features.double()).float()
+    singles = [part.requires_grad_() for part in (gram, features, vectors)]
+    value = residual_squares(*singles, 1e-3)
+    doubles = [part.detach().double().requires_grad_() for part in singles]
+    expected = squares_by_inverse(*doubles, 1e-3)
+    torch.testing.assert_close(value.double(), expected, rtol=1e-6, atol=0)
+    for found, wanted in zip(torch.autograd.grad(value, singles), torch.autograd.grad(expected, doubles), strict=True):
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5 * float(wanted.abs().max()))
