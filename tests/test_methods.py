@@ -63,7 +63,7 @@ def test_every_row_is_complete_and_consistent(row):
     assert row.tasks == ("regression",)
     assert row.made_of.objective in ROW_OBJECTIVES or row.made_of.objective in EVIDENCES
     assert compatible(row.made_of.family, row.made_of.objective, "gaussian")
-    assert set(row.made_of.steppers) <= {"all", "weights", "rest"}
+    assert set(row.made_of.steppers) <= {"all", "weights", "points", "rest"}
 
 
 def by_adam(made_of: Composition) -> Composition:

@@ -105,7 +105,7 @@ def inducing_points(
         )
     stepper = optimizer if optimizer != "auto" else "natural" if natural else "damped"
     weights = "delta" if covariance == "none" else covariance
-    return Composition(family, weights, objective, {"weights": stepper, "rest": "adam"})
+    return Composition(family, weights, objective, {"weights": stepper, "points": "adam", "rest": "adam"})
 
 
 @dataclass(frozen=True)

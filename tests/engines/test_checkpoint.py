@@ -224,7 +224,7 @@ def lbfgs_run(dtype, checkpoint=None):
 def mixed_run(dtype, checkpoint=None):
     rows = random_rows(30, seed=7)
     problem = sparse_problem(rows, "diagonal", seed=8).to(dtype)
-    plan = Plan({"weights": "lbfgs", "rest": "adam"}, 6, 30, lr=0.02)
+    plan = Plan({"weights": "lbfgs", "points": "adam", "rest": "adam"}, 6, 30, lr=0.02)
     history = train(problem, rows.to(dtype), plan, checkpoint=checkpoint)
     return problem.state_dict(), history
 

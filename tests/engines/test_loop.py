@@ -230,7 +230,7 @@ def test_steps_may_end_within_an_epoch():
 def test_groups_have_rates_of_their_own():
     """With a rate of zero for one group, only the other one moves."""
     model, start = problem(), problem()
-    steppers = {"weights": "adam", "rest": "adam"}
+    steppers = {"weights": "adam", "points": "adam", "rest": "adam"}
     train(model, ROWS, Plan(steppers, 2, 10, lr=0.03, rates={"weights": 0.0}))
     for (name, after), before in zip(model.named_parameters(), start.parameters(), strict=True):
         assert torch.equal(after, before) == name.startswith("family.weights")

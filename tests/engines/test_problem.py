@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from candid.engines import problem as problem_module
 from candid.objectives import elbo
-from small_models import exact_problem, random_rows, sparse_problem
+from small_models import decoupled_problem, exact_problem, random_rows, sparse_problem
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
@@ -39,11 +39,13 @@ def test_evidences_are_averaged_over_rows():
 
 
 def test_groups_are_disjoint_and_complete():
-    problem = sparse_problem(random_rows(10), "diagonal")
-    groups = {name: {id(p) for p in parameters} for name, parameters in problem.groups().items()}
-    assert groups["weights"] | groups["rest"] == groups["all"] == {id(p) for p in problem.parameters()}
-    assert not groups["weights"] & groups["rest"]
-    assert groups["weights"] == {id(p) for p in problem.family.weights.parameters()}
+    problem = decoupled_problem(random_rows(10), "diagonal")
+    groups = {name: [id(p) for p in parameters] for name, parameters in problem.groups().items()}
+    parts = groups["weights"] + groups["points"] + groups["rest"]
+    assert sorted(parts) == sorted(groups["all"]) == sorted({id(p) for p in problem.parameters() if p.requires_grad})
+    family = problem.family
+    assert set(groups["weights"]) == {id(family.mean_weights.mean), id(family.weights.log_scale)}
+    assert set(groups["points"]) == {id(family.mean_points), id(family.points)}
 
 
 def test_fixed_parameters_are_in_no_group():

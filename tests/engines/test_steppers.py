@@ -138,10 +138,10 @@ def test_the_loss_before_the_step_is_returned_by_every_mixture():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_two_adams_are_one(dtype):
-    """{"weights": "adam", "rest": "adam"} and {"all": "adam"} give the same bits."""
+    """{"weights": "adam", "points": "adam", "rest": "adam"} and {"all": "adam"} give the same bits."""
     rows = random_rows(30, seed=1).to(dtype)
     states = []
-    for steppers in ({"all": "adam"}, {"weights": "adam", "rest": "adam"}):
+    for steppers in ({"all": "adam"}, {"weights": "adam", "points": "adam", "rest": "adam"}):
         problem = sparse_problem(rows.to(torch.float64), seed=2).to(dtype)
         train(problem, rows, Plan(steppers, max_epochs=4, batch_size=8, lr=0.03))
         states.append(problem.state_dict())

@@ -9,13 +9,13 @@ from candid.estimators.pace import cold_pace, warm_pace
 
 
 def steps(n_rows: int, natural: bool = False, batch_size: int = 1000) -> int:
-    return warm_pace(n_rows, batch_size, natural, 1.0, False).epochs * n_batches(n_rows, batch_size)
+    return warm_pace(n_rows, batch_size, natural, 1.0, 1.0, False).epochs * n_batches(n_rows, batch_size)
 
 
 @pytest.mark.parametrize("natural", [False, True])
 def test_training_never_takes_more_than_forty_epochs_of_a_long_table(natural):
     for n_rows in (10_000, 30_000, 10**5, 10**6, 10**7):
-        assert 1 <= warm_pace(n_rows, 1000, natural, 1.0, False).epochs <= 40
+        assert 1 <= warm_pace(n_rows, 1000, natural, 1.0, 1.0, False).epochs <= 40
 
 
 def test_steps_grow_slower_than_rows():
@@ -32,17 +32,26 @@ def test_short_tables_get_more_epochs():
 
 
 def test_rates_on_short_tables_are_lower_and_those_of_adam_on_weights_the_most():
-    short, long = (warm_pace(n_rows, 1000, False, 1.0, False) for n_rows in (1000, 10_000))
+    short, long = (warm_pace(n_rows, 1000, False, 1.0, 1.0, False) for n_rows in (1000, 10_000))
     assert short.rate == pytest.approx(long.rate / 10)
     assert short.q_rate == pytest.approx(long.q_rate / 100)
-    assert warm_pace(1000, 1000, False, 1.0, kept=True).rate == long.rate
+    assert warm_pace(1000, 1000, False, 1.0, 1.0, kept=True).rate == long.rate
 
 
 def test_steps_of_weights_are_measured_in_units_of_the_target():
     """Whitened values count √amplitude each; natural gradients do not depend on units."""
-    assert warm_pace(10_000, 1000, False, 20.0, False).q_rate == pytest.approx(0.5 / 20)
-    assert warm_pace(10_000, 1000, False, 1e-9, False).q_rate < 2
-    assert warm_pace(10_000, 1000, True, 20.0, False).q_rate == warm_pace(10_000, 1000, True, 1.0, False).q_rate
+    assert warm_pace(10_000, 1000, False, 20.0, 1.0, False).q_rate == pytest.approx(0.5 / 20)
+    assert warm_pace(10_000, 1000, False, 1e-9, 1.0, False).q_rate < 2
+    assert (
+        warm_pace(10_000, 1000, True, 20.0, 1.0, False).q_rate == warm_pace(10_000, 1000, True, 1.0, 1.0, False).q_rate
+    )
+
+
+def test_points_that_depend_on_each_other_move_by_shorter_steps():
+    free, close = (warm_pace(10_000, 1000, False, 1.0, independence, False) for independence in (0.5, 0.001))
+    assert free.point_share == 1.0
+    assert close.point_share == pytest.approx(0.1)
+    assert free.rate == close.rate
 
 
 def test_a_cold_start_takes_longer():

@@ -34,8 +34,8 @@ class TrainingDiverged(ArithmeticError):
 class Plan:
     """How to train, independent of what.
 
-    ``steppers`` maps parameter groups ("all", "weights", "rest") to steppers, and ``rates`` some of these groups to
-    learning rates of their own instead of ``lr``; ``patience`` counts epochs without a better held-out NLL;
+    ``steppers`` maps parameter groups ("all", "weights", "points", "rest") to steppers, and ``rates`` some of these
+    groups to learning rates of their own instead of ``lr``; ``patience`` counts epochs without a better held-out NLL;
     ``max_steps`` may end training within an epoch; ``time_budget`` is in seconds and covers this call and what it
     resumes; ``offset`` is added to the recorded losses, to give them in other units, and ``spent`` to the seconds;
     ``with_start`` begins the history with a record of the starting point, as epoch 0, and goes back there if training

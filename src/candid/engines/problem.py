@@ -81,8 +81,10 @@ class Problem(nn.Module):
         """Learned parameters by the name under which a method's steppers speak of them."""
         learned = [parameter for parameter in self.parameters() if parameter.requires_grad]
         weights = self.family.weight_parameters()
-        ids = {id(parameter) for parameter in weights}
-        return {"all": learned, "weights": weights, "rest": [p for p in learned if id(p) not in ids]}
+        points = [parameter for parameter in self.family.point_parameters() if parameter.requires_grad]
+        ids = {id(parameter) for parameter in (*weights, *points)}
+        rest = [parameter for parameter in learned if id(parameter) not in ids]
+        return {"all": learned, "weights": weights, "points": points, "rest": rest}
 
     def settle(self, rows: Rows) -> None:
         """Compute what follows from the hyper-parameters in closed form, before anything is predicted."""

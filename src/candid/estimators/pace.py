@@ -22,20 +22,23 @@ RATE, Q_RATE, NATURAL_RATE, COLD_RATE = 0.05, 0.5, 0.2, 0.01
 # A warm start on fewer rows than this is close to the optimum. There rates are in proportion to the rows (that of q(u),
 # which would shake the most, to their square), down to this share.
 FEW_ROWS, LEAST_SHARE = 10_000, 0.05
+# Points of which the others leave open less than this share move by shorter steps, in proportion to its root.
+OPEN_SHARE = 0.1
 # A latent function of smaller standard deviation than this does not make steps of q(u) longer.
 LEAST_DEVIATION = 0.3
 
 
 @dataclass(frozen=True)
 class Pace:
-    """Epochs, and the learning rates of q(u) and of the rest."""
+    """Epochs, and the learning rates of hyper-parameters, of inducing points (as a share of that) and of q(u)."""
 
     epochs: int
     rate: float
+    point_share: float
     q_rate: float
 
 
-def warm_pace(n_rows: int, batch_size: int, natural: bool, deviation: float, kept: bool) -> Pace:
+def warm_pace(n_rows: int, batch_size: int, natural: bool, deviation: float, independence: float, kept: bool) -> Pace:
     """From a warm start, or from an earlier fit that is ``kept``.
 
     Parameters
@@ -46,6 +49,9 @@ def warm_pace(n_rows: int, batch_size: int, natural: bool, deviation: float, kep
     deviation : float
         Prior standard deviation of the latent function: what one unit of whitened inducing values is in units of the
         (standardised) target. Adam's steps of q(u) are so long in these.
+    independence : float
+        What the other inducing values leave open of the variance of one, of a quarter of the points at most. Whitened
+        values change their meaning when points that are close together move, and q(u) cannot follow.
     kept : bool
         Whether training goes on where an earlier fit has ended, with more rows.
     """
@@ -55,7 +61,8 @@ def warm_pace(n_rows: int, batch_size: int, natural: bool, deviation: float, kep
     epochs = math.ceil(max(min(steps, MOST_EPOCHS * per_epoch), least) / per_epoch)
     share = 1.0 if kept else max(share_of_many(n_rows), LEAST_SHARE)
     q_rate = share**2 * Q_RATE / max(deviation, LEAST_DEVIATION)
-    return Pace(epochs, share * RATE, NATURAL_RATE if natural else q_rate)
+    point_share = min(1.0, math.sqrt(independence / OPEN_SHARE))
+    return Pace(epochs, share * RATE, point_share, NATURAL_RATE if natural else q_rate)
 
 
 def share_of_many(n_rows: int) -> float:
@@ -66,4 +73,4 @@ def share_of_many(n_rows: int) -> float:
 def cold_pace(n_rows: int, batch_size: int) -> Pace:
     """From anywhere."""
     epochs = max(COLD_EPOCHS, math.ceil(COLD_STEPS / n_batches(n_rows, batch_size)))
-    return Pace(epochs, COLD_RATE, COLD_RATE)
+    return Pace(epochs, COLD_RATE, 1.0, COLD_RATE)

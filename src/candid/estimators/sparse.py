@@ -22,7 +22,7 @@ from candid.estimators.base import GPRegressor, gp_estimator
 from candid.estimators.fitting import Setting
 from candid.estimators.inputs import Table
 from candid.estimators.pace import cold_pace, share_of_many, warm_pace
-from candid.families import Decoupled, Inducing, Orthogonal, Sparse, metric_of
+from candid.families import Decoupled, Family, Inducing, Orthogonal, Sparse, metric_of
 from candid.kernels import Kernel
 from candid.methods import COLLAPSED, COLLAPSED_MOST_ROWS, Composition, inducing_points
 from candid.weights import WEIGHTS
@@ -81,6 +81,7 @@ class SparseGPRegressor(GPRegressor):
     lr : float, optional
         Learning rate of hyper-parameters and inducing points, by default 0.05 from a warm start and 0.01 from a cold
         one. From a warm start on less than ten thousand rows it is in proportion to the rows, down to a twentieth.
+        Inducing points that are close together move by shorter steps.
     q_lr : float, optional
         Learning rate of q(u). From a warm start Adam's is by default 0.5 divided by the root of the kernel's amplitude,
         and on less than ten thousand rows in proportion to their square; that of natural gradients is 0.2. From a cold
@@ -211,15 +212,16 @@ class SparseGPRegressor(GPRegressor):
         pace = cold_pace(n_rows, self.batch_size)
         if self._warm:
             natural, kept = steppers.get("weights") == "natural", self._kept(setting) is not None
-            deviation = _standard_deviation(problem.family.kernel)
-            pace = warm_pace(n_rows, self.batch_size, natural, deviation, kept)
+            deviation, independence = _standard_deviation(problem.family.kernel), _independence(problem.family)
+            pace = warm_pace(n_rows, self.batch_size, natural, deviation, independence, kept)
         epochs = COLLAPSED_ROUNDS if self._collapsed else pace.epochs
+        rate = pace.rate if self.lr is None else self.lr
         return Plan(
             steppers=steppers,
             max_epochs=epochs if self.max_epochs is None else self.max_epochs,
             batch_size=n_rows if self._collapsed else self.batch_size,
-            lr=pace.rate if self.lr is None else self.lr,
-            rates={"weights": pace.q_rate if self.q_lr is None else self.q_lr},
+            lr=rate,
+            rates={"weights": pace.q_rate if self.q_lr is None else self.q_lr, "points": pace.point_share * rate},
             schedule=self.schedule,
             patience=self.patience,
             seed=seed,
@@ -296,6 +298,12 @@ def _standard_deviation(kernel: Kernel) -> float:
     """√amplitude, averaged over outputs."""
     amplitude, _ = kernel.split()
     return 1.0 if amplitude is None else float(amplitude.double().log().mean().exp().sqrt())
+
+
+def _independence(family: Family) -> float:
+    """Of the quarter of the inducing points that depend on the others the most, that of the freest one."""
+    assert isinstance(family, Sparse)
+    return float(family.independence().flatten().quantile(0.25))
 
 
 def _share(setting: Setting) -> float | None:

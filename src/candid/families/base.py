@@ -40,6 +40,10 @@ class Family(nn.Module, ABC):
         """The parameters of q(v), which some steppers treat apart from the rest."""
         return []
 
+    def point_parameters(self) -> list[nn.Parameter]:
+        """Inducing points."""
+        return []
+
     @abstractmethod
     def predictor(self) -> Predictor:
         """A frozen predictor in float64, which shares nothing with the family."""

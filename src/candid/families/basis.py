@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from candid.families.axes import for_each_gp
+from candid.families.squares import inverse_of
 from candid.kernels import Kernel
 from candid.linalg import cholesky
 from candid.linalg.triangular import solve_lower
@@ -35,6 +36,12 @@ class FixedBasis:
     def coefficients(self, weights: Float[Tensor, "*batch m"]) -> Float[Tensor, "*batch m"]:
         """L⁻ᵀ v, the coefficients of the kernel functions in aᵀv."""
         return torch.linalg.solve_triangular(self.lower.mT, weights.unsqueeze(-1), upper=True).squeeze(-1)
+
+    def independence(self) -> Float[Tensor, "*batch m"]:
+        """Share of k(z_j, z_j) that is left when the values at all other points are known."""
+        # 1 / (K_zz⁻¹)_jj, and K_zz⁻¹ = L⁻ᵀL⁻¹
+        left = inverse_of(self.lower).square().sum(-2).reciprocal()
+        return left / self.kernel.diagonal(self.points)
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ M. Jankowiak, G. Pleiss, J. Gardner, Parametric Gaussian process regressors (202
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 
 import torch
@@ -83,6 +84,14 @@ class Decoupled(Sparse):
 
     def weight_parameters(self) -> list[nn.Parameter]:
         return [*self.mean_weights.parameters(), *super().weight_parameters()]
+
+    def point_parameters(self) -> list[nn.Parameter]:
+        return [self.mean_points, *super().point_parameters()]
+
+    @torch.no_grad()
+    def independence(self) -> Float[Tensor, "*batch n"]:
+        """Of all points, each among those of its own set."""
+        return torch.cat([copy.deepcopy(self).double()._own_basis().independence(), super().independence()], -1)
 
     @torch.no_grad()
     def assign(self, coefficients: Float[Tensor, "*batch c"], precision: Float[Tensor, "*batch m m"]) -> None:

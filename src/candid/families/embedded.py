@@ -100,6 +100,9 @@ class Embedded(Family):
     def weight_parameters(self) -> list[nn.Parameter]:
         return self.inner.weight_parameters()
 
+    def point_parameters(self) -> list[nn.Parameter]:
+        return self.inner.point_parameters()
+
     @torch.no_grad()
     def predictor(self) -> EmbeddedPredictor:
         return EmbeddedPredictor(copy.deepcopy(self.network).double(), self.inner.predictor())

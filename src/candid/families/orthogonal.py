@@ -109,6 +109,9 @@ class Orthogonal(Sparse):
     def weight_parameters(self) -> list[nn.Parameter]:
         return [self.directions, *super().weight_parameters()]
 
+    def point_parameters(self) -> list[nn.Parameter]:
+        return [self.mean_points, *super().point_parameters()]
+
     @torch.no_grad()
     def assign(self, coefficients: Float[Tensor, "*batch j"], precision: Float[Tensor, "*batch j j"]) -> None:
         n_points = self.points.shape[-2]

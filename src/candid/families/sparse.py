@@ -56,6 +56,17 @@ class Sparse(Family):
     def weight_parameters(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.weights.parameters() if parameter.requires_grad]
 
+    def point_parameters(self) -> list[nn.Parameter]:
+        return [self.points]
+
+    @torch.no_grad()
+    def independence(self) -> Float[Tensor, "*batch m"]:
+        """What the other inducing values leave open of each one's prior variance: a share from 0 to 1.
+
+        Where points are close together it is small, and whitened values change their meaning when the points move.
+        """
+        return copy.deepcopy(self).double()._basis().independence()
+
     @torch.no_grad()
     def predictor(self) -> BasisPredictor:
         return self._predictor(compact=True)
