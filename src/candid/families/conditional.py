@@ -42,7 +42,7 @@ from candid.families.conditional_predictor import ConditionalPredictor, spread_s
 from candid.families.means import Mean
 from candid.families.sparse import Sparse
 from candid.families.squares import SignedSquares
-from candid.kernels import Kernel
+from candid.kernels import Kernel, unfold
 from candid.linalg import (
     divergence_from_standard,
     lower_product,
@@ -131,7 +131,7 @@ class Conditional(Sparse):
 
     def evaluate(self, batch: Batch) -> Evaluation:
         unit, rows = self.kernel.unit, for_each_gp(batch.x)
-        features = self._features(rows)
+        features = self._features(rows, batch.weight)
         residual = (unit.diagonal(rows) - features.covariance.square().sum(-2)).clamp_min(0.0)
         latent, _, spread = self.weights.moments(features.mean)
         marginal = self._marginal(batch.x, latent, residual, spread)
@@ -141,9 +141,11 @@ class Conditional(Sparse):
             penalties["omega"] = scale * self._omega(unit(rows), features)
         return Evaluation(marginal, penalties)
 
-    def _features(self, rows: Tensor) -> _Features:
+    def _features(self, rows: Tensor, weight: Tensor) -> _Features:
         def gram_cross_jitter(kernel: Kernel, position: int) -> tuple[Tensor, Tensor, Tensor]:
-            return kernel(self.points), kernel(self.points, rows), self.jitter[..., position]
+            unit, embed = unfold(kernel)
+            at_rows, points = embed(rows, self.points, weight=weight)
+            return unit(points), unit(points, at_rows), self.jitter[..., position]
 
         of_covariance, of_mean = gram_cross_jitter(self.kernel.unit, 0), gram_cross_jitter(self.mean_kernel, 1)
         if self.whiten == "mean":

@@ -117,7 +117,7 @@ class ConditionalPredictor(Predictor):
         )
         explained, spread = (SignedSquares.from_spec(spec[name]) for name in ("explained", "spread"))
         return ConditionalPredictor(
-            kernel, mean_kernel, mean_from_spec(spec["mean"]), points, coefficients, explained, spread
+            kernel, mean_kernel, mean_from_spec(spec["mean"], code), points, coefficients, explained, spread
         )
 
 

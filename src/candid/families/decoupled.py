@@ -26,7 +26,7 @@ from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
 from candid.families.means import Mean
 from candid.families.sparse import Sparse
-from candid.kernels import Kernel
+from candid.kernels import Kernel, unfold
 from candid.kernels.joint import joint_grams
 from candid.linalg import kernel_coefficients, whiten
 from candid.marginal import Batch, Evaluation
@@ -69,8 +69,9 @@ class Decoupled(Sparse):
         weights.mean.requires_grad_(False).zero_()
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        unit, rows = self.kernel.unit, for_each_gp(batch.x)
-        (gram, cross), (own_gram, own_cross) = joint_grams(unit, rows, self.points, self.mean_points)
+        unit, embed = unfold(self.kernel.unit)
+        rows, *points = embed(for_each_gp(batch.x), self.points, self.mean_points, weight=batch.weight)
+        (gram, cross), (own_gram, own_cross) = joint_grams(unit, rows, *points)
         whitened, factor = whiten(gram, cross, self.jitter[..., 0])
         # c = Lμ⁻ᵀ m, so that b_iᵀ m = k(Zμ, x_i)ᵀ c
         coefficients, own = kernel_coefficients(own_gram, self.mean_weights.mean, self.jitter[..., 1])

@@ -18,6 +18,7 @@ from torch import Tensor
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
 from candid.families.sparse import Sparse
+from candid.kernels import unfold
 from candid.kernels.joint import joint_grams
 from candid.linalg import whiten
 from candid.marginal import Batch, Evaluation, LowRankPrior
@@ -29,18 +30,19 @@ class Inducing(Sparse):
     """Mean and variances from the same inducing points; see :class:`Sparse` for the parameters."""
 
     def features(
-        self, x: Float[Tensor, "*#chains n d"]
+        self, x: Float[Tensor, "*#chains n d"], weight: Float[Tensor, " n"] | None = None
     ) -> tuple[Float[Tensor, "*#chains p m n"], Float[Tensor, "*#chains p n"]]:
         """Unit-amplitude whitened features A = L⁻¹ K_zx (P×M×n) and prior variances k(x, x)."""
-        unit, x = self.kernel.unit, for_each_gp(x)
-        ((gram, cross),) = joint_grams(unit, x, self.points)
+        unit, embed = unfold(self.kernel.unit)
+        rows, points = embed(for_each_gp(x), self.points, weight=weight)
+        ((gram, cross),) = joint_grams(unit, rows, points)
         whitened, factor = whiten(gram, cross, self.jitter)
         # What one factorisation needed, the next one starts from.
         self.jitter.copy_(factor.jitter)
-        return whitened, unit.diagonal(x)
+        return whitened, unit.diagonal(rows)
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        whitened, variance = self.features(batch.x)
+        whitened, variance = self.features(batch.x, batch.weight)
         latent, explained, spread = self.weights.moments(whitened)
         residual = (variance - explained).clamp_min(0.0)
         marginal = self._marginal(batch.x, latent, residual, spread)
@@ -48,7 +50,7 @@ class Inducing(Sparse):
 
     def prior(self, batch: Batch) -> LowRankPrior:
         amplitude, _ = self.kernel.split()
-        whitened, variance = self.features(batch.x)
+        whitened, variance = self.features(batch.x, batch.weight)
         residual = (variance - whitened.square().sum(-2)).clamp_min(0.0)
         if amplitude is not None:
             whitened, residual = amplitude.sqrt()[..., None, None] * whitened, amplitude.unsqueeze(-1) * residual

@@ -12,7 +12,7 @@ the same, the residual is multiplied by s, and the jitter is relative by itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from jaxtyping import Float, Int
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from candid.families.axes import for_each_gp
 from candid.families.means import Mean
-from candid.kernels import Kernel, Stationary
+from candid.kernels import Deep, Kernel, Stationary
 from candid.linalg import NeighbourIndex, condition
 from candid.marginal import Marginal
 
@@ -36,14 +36,24 @@ def metric_of(kernel: Kernel, n_features: int) -> Float[Tensor, " d"]:
 
     It is ℓ for one stationary kernel. Otherwise 1/length² is the average of 1/ℓ² over the outputs, the chains and the
     stationary parts of the kernel, whatever their amplitudes: so the shortest lengthscale decides how near is near.
-    Linear and periodic parts do not count; without any stationary part the inputs are compared as they are.
+    Linear and periodic parts do not count, nor does what is behind a network; without any stationary part the inputs
+    are compared as they are.
     """
-    parts = [part.lengthscale.value for part in kernel.modules() if isinstance(part, Stationary)]
+    parts = [part.lengthscale.value for part in _stationary_parts(kernel)]
     if not parts:
         return torch.ones(n_features)
     logarithms = torch.cat([value.expand(*value.shape[:-1], n_features).flatten(0, -2) for value in parts]).log()
     # length = (mean of ℓ⁻²)^(−½)
     return torch.exp(-0.5 * (torch.logsumexp(-2.0 * logarithms, 0) - math.log(len(logarithms))))
+
+
+def _stationary_parts(kernel: Kernel) -> Iterator[Stationary]:
+    """Those whose lengthscales are of inputs."""
+    if isinstance(kernel, Stationary):
+        yield kernel
+    elif not isinstance(kernel, Deep):
+        for part in kernel._own_parts():
+            yield from _stationary_parts(part)
 
 
 class SearchedRows(nn.Module):

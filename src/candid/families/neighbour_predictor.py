@@ -104,5 +104,5 @@ class NeighbourPredictor(Predictor):
         x, targets, noise = (
             torch.empty([int(size) for size in spec[name]], device="meta") for name in ("x", "targets", "targets")
         )
-        kernel, mean = kernel_from_spec(spec["kernel"], code), mean_from_spec(spec["mean"])
+        kernel, mean = kernel_from_spec(spec["kernel"], code), mean_from_spec(spec["mean"], code)
         return NeighbourPredictor(kernel, mean, x, targets, noise, x.new_empty(x.shape[-1]), int(spec["n_neighbours"]))

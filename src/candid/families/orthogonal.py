@@ -34,7 +34,7 @@ from candid.families.basis import FixedBasis
 from candid.families.means import Mean
 from candid.families.sparse import Sparse
 from candid.families.squares import inverse_of
-from candid.kernels import Kernel
+from candid.kernels import Kernel, unfold
 from candid.linalg import cholesky, project, whiten
 from candid.linalg.triangular import solve_lower
 from candid.marginal import Batch, Evaluation
@@ -87,22 +87,22 @@ class Orthogonal(Sparse):
             self.register_buffer("transform", inverse_of(lower).mT.contiguous().to(mean_points))
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        _, unit = self.kernel.split()
-        rows = for_each_gp(batch.x)
+        unit, embed = unfold(self.kernel.unit)
+        rows, points, mean_points = embed(for_each_gp(batch.x), self.points, self.mean_points, weight=batch.weight)
         # √s h
         coefficients = self.transform @ self.directions.unsqueeze(-1)
         # L⁻¹ [K_σx, K_σμ √s h]
-        cross = torch.cat([unit(self.points, rows), unit(self.points, self.mean_points) @ coefficients], -1)
-        whitened, factor = whiten(unit(self.points), cross, self.jitter)
+        cross = torch.cat([unit(points, rows), unit(points, mean_points) @ coefficients], -1)
+        whitened, factor = whiten(unit(points), cross, self.jitter)
         # What one factorisation needed, the next one starts from.
         self.jitter.copy_(factor.jitter)
         features, b = whitened.split([rows.shape[-2], 1], -1)
         # Aᵀ(m − b) + K_xμ √s h
         latent, explained, spread = project(features, self.weights.mean - b.squeeze(-1), self.weights.root())
-        latent = latent + (unit(rows, self.mean_points) @ coefficients).squeeze(-1)
+        latent = latent + (unit(rows, mean_points) @ coefficients).squeeze(-1)
         residual = (unit.diagonal(rows) - explained).clamp_min(0.0)
         # ½ s (hᵀK_μμ h − bᵀb)
-        square = (coefficients.mT @ unit(self.mean_points) @ coefficients).squeeze((-2, -1)) - b.square().sum((-2, -1))
+        square = (coefficients.mT @ unit(mean_points) @ coefficients).squeeze((-2, -1)) - b.square().sum((-2, -1))
         penalty = self.weights.penalty() + over_gps(0.5 * square)
         return Evaluation(self._marginal(batch.x, latent, residual, spread), {"kl": penalty})
 

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from candid.families.axes import for_each_gp
 from candid.families.means import Mean, mean_from_spec
 from candid.families.squares import SignedSquares
-from candid.kernels import Kernel, kernel_from_spec
+from candid.kernels import Embedding, Kernel, kernel_from_spec, unfold
 from candid.kernels.bound import CrossCovariance, bind
 from candid.marginal import Marginal
 
@@ -101,7 +101,8 @@ class BasisPredictor(Predictor):
         self.requires_grad_(False)
 
     def marginal(self, x: Float[Tensor, "*#chains n d"], mean_only: bool = False) -> Marginal:
-        derived, rows = self._derived, for_each_gp(x)
+        derived = self._derived
+        (rows,) = derived.embed(for_each_gp(x))
         cross = derived.at_points_of_mean(rows)
         mean = self._mean(x, cross)
         nothing = torch.zeros_like(mean)
@@ -115,7 +116,8 @@ class BasisPredictor(Predictor):
         return Marginal(mean, variance.mT, nothing)
 
     def joint(self, x: Float[Tensor, "*#chains n d"]) -> Joint:
-        derived, rows = self._derived, for_each_gp(x)
+        derived = self._derived
+        (rows,) = derived.embed(for_each_gp(x))
         cross = derived.at_points_of_mean(rows)
         # s(K_xx − (G K)ᵀ diag(sign) G K)
         covariance = derived.unit(rows) - self.explained.matrix_of(self._cross_of_variance(rows, cross))
@@ -143,11 +145,13 @@ class BasisPredictor(Predictor):
     @torch.no_grad()
     def _derived(self) -> _Derived:
         amplitude, unit = self.kernel.split()
+        unit, embed = unfold(unit)
+        (points,) = embed(self.points)
         n_mean, first_of_variance = self.coefficients.shape[-1], self.n_points - self.explained.matrix.shape[-1]
         at_mean, at_variance = (
-            bind(unit, self.points[..., some, :]) for some in (slice(n_mean), slice(first_of_variance, None))
+            bind(unit, points[..., some, :]) for some in (slice(n_mean), slice(first_of_variance, None))
         )
-        return _Derived(amplitude, unit, at_mean, at_variance, first_of_variance)
+        return _Derived(amplitude, unit, embed, at_mean, at_variance, first_of_variance)
 
     def _forget(self) -> None:
         vars(self).pop("_derived", None)
@@ -183,7 +187,7 @@ class BasisPredictor(Predictor):
         )
         explained = SignedSquares.from_spec(spec["explained"])
         return BasisPredictor(
-            kernel_from_spec(spec["kernel"], code), mean_from_spec(spec["mean"]), points, coefficients, explained
+            kernel_from_spec(spec["kernel"], code), mean_from_spec(spec["mean"], code), points, coefficients, explained
         )
 
 
@@ -193,6 +197,7 @@ class _Derived:
 
     amplitude: Float[Tensor, "*chains p"] | None
     unit: Kernel
+    embed: Embedding
     at_points_of_mean: CrossCovariance
     at_points_of_variance: CrossCovariance
     first_of_variance: int

@@ -95,9 +95,7 @@ class Kernel(nn.Module, ABC):
             rows of a standardised table does not depend on the number of columns.
         """
         built = copy.deepcopy(self)
-        for part in built.modules():
-            if isinstance(part, Kernel):
-                part._resize(n_features, ard, tuple(batch_shape))
+        built._fit(n_features, ard, tuple(batch_shape))
         return built
 
     def to_spec(self) -> dict[str, Any]:
@@ -141,6 +139,12 @@ class Kernel(nn.Module, ABC):
 
     def _own_parts(self) -> list[Kernel]:
         return [part for part in self.children() if isinstance(part, Kernel)]
+
+    def _fit(self, n_features: int, ard: bool, batch_shape: tuple[int, ...]) -> None:
+        """Give all hyper-parameters their shapes, those of parts too, which may see other features than this kernel."""
+        self._resize(n_features, ard, batch_shape)
+        for part in self._own_parts():
+            part._fit(n_features, ard, batch_shape)
 
     def _resize(self, n_features: int, ard: bool, batch_shape: tuple[int, ...]) -> None:
         """Give this kernel's own hyper-parameters the shapes of the table above."""

@@ -75,10 +75,10 @@ class Deep(Kernel):
     def split(self) -> tuple[Tensor | None, Kernel]:
         return self.base.split()[0], self.unit
 
-    def build(self, n_features: int, ard: bool = True, batch_shape: tuple[int, ...] = ()) -> Kernel:
-        """See :meth:`Kernel.build`; the base is built for the features, and the batch shares the network."""
-        network = self.network.build(n_features)
-        return Deep(network, self.base.build(network.width, ard, batch_shape))
+    def _fit(self, n_features: int, ard: bool, batch_shape: tuple[int, ...]) -> None:
+        """The base is built for the features, and the batch shares the network."""
+        self.network = self.network.build(n_features)
+        self.base._fit(self.network.width, ard, batch_shape)
 
     def to_spec(self) -> dict[str, Any]:
         return {**super().to_spec(), "network": self.network.to_spec()}
