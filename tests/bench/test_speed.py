@@ -100,8 +100,19 @@ def test_points_of_the_mean_cost_no_products_with_the_batch():
 
 def test_contenders_take_turns():
     calls = []
-    interleaved_medians({"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=3, warm_up=1)
+    interleaved_medians(
+        {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=3, warm_up=1, turn=0.0
+    )
     assert calls == ["a", "b", "a", "b", "a", "b", "a", "b"]
+
+
+def test_short_calls_fill_their_turn(monkeypatch):
+    clock = iter(range(1000))
+    monkeypatch.setattr("candid.bench.timing.time.perf_counter", lambda: float(next(clock)))
+    calls = []
+    medians = interleaved_medians({"a": lambda: calls.append("a")}, repeats=2, warm_up=0, turn=3.0)
+    assert len(calls) == 6
+    assert medians == {"a": 1.0}
 
 
 def test_a_stopwatch_counts_only_while_it_runs(monkeypatch):

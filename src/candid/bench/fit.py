@@ -25,7 +25,7 @@ __all__ = ["RECIPE_VERSION", "Fit", "execute"]
 
 #: Raise this when training changes in a way that the parameters of an estimator do not show: results are then computed
 #: anew.
-RECIPE_VERSION = 2
+RECIPE_VERSION = 3
 # Parameters that change nothing about the result.
 WITHOUT_EFFECT = {"verbose", "callbacks", "checkpoint_dir", "device", "n_threads"}
 

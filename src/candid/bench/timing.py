@@ -16,11 +16,13 @@ GEMM_FLOPS = 2 * GEMM_SIZE**3
 
 
 def interleaved_medians(
-    contenders: Mapping[str, Callable[[], object]], repeats: int, warm_up: int = 3
+    contenders: Mapping[str, Callable[[], object]], repeats: int, warm_up: int = 3, turn: float = 0.05
 ) -> dict[str, float]:
     """Median seconds of each contender.
 
-    They take turns, so that a machine that slows down or is shared slows all of them down alike.
+    They take turns, so that a machine that slows down or is shared slows all of them down alike. A turn is as many
+    calls as fit into ``turn`` seconds, and one at least: what takes a fraction of a millisecond is meant to be called
+    in a row, and finds its data in the processor's cache.
     """
     for contender in contenders.values():
         for _ in range(warm_up):
@@ -28,10 +30,16 @@ def interleaved_medians(
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(repeats):
         for name, contender in contenders.items():
-            start = time.perf_counter()
-            contender()
-            seconds[name].append(time.perf_counter() - start)
+            seconds[name].append(_mean_seconds(contender, turn))
     return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def _mean_seconds(contender: Callable[[], object], turn: float) -> float:
+    start, calls, passed = time.perf_counter(), 0, 0.0
+    while not calls or passed < turn:
+        contender()
+        calls, passed = calls + 1, time.perf_counter() - start
+    return passed / calls
 
 
 def make_gemm(dtype: torch.dtype = torch.float32) -> Callable[[], object]:
