@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
 from candid.kernels.base import Kernel
+from candid.kernels.code import describe_code
 from candid.kernels.features import Features, networks_in
 from candid.kernels.gpytorch_kernel import is_gpytorch
 from candid.kernels.row_norm import with_row_norms
@@ -48,7 +49,7 @@ class ForeignNetwork(Features):
     def to_spec(self) -> dict[str, Any]:
         return {
             "type": "ForeignNetwork",
-            "code": _code(self.module),
+            "code": describe_code(self.module.modules()),
             "n_features": [self.n_features],
             "tensors": {name: list(tensor.shape) for name, tensor in self.module.state_dict().items()},
             "dtype": _name(_dtype_of(self.module)),
@@ -144,16 +145,3 @@ def _dtype_of(module: nn.Module) -> torch.dtype:
 
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _code(module: nn.Module) -> list[dict[str, str]]:
-    """Types and plain settings (such as a slope) of a module and of those in it, as text."""
-    return [
-        {"type": type(part).__name__}
-        | {
-            name: repr(value)
-            for name, value in sorted(vars(part).items())
-            if isinstance(value, (bool, int, float, str)) and not name.startswith("_") and name != "training"
-        }
-        for part in module.modules()
-    ]

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from candid.kernels.base import Kernel, readable
+from candid.kernels.code import describe_code
 from candid.kernels.precision import full_precision
 from candid.kernels.units import leaf_in_units
 
@@ -68,7 +69,7 @@ class GPyTorchKernel(Kernel):
     def to_spec(self) -> dict[str, Any]:
         return {
             **super().to_spec(),
-            "code": _code(self.copies[0]),
+            "code": self._code(),
             "batch": list(self.batch_shape),
             "x_scale": list(self.x_scale.shape),
             "dtype": str(self.x_scale.dtype).removeprefix("torch."),
@@ -76,7 +77,7 @@ class GPyTorchKernel(Kernel):
 
     def described(self, spec: dict[str, Any]) -> GPyTorchKernel:
         """A kernel of this one's code and of the shapes that :meth:`to_spec` told; its values are arbitrary."""
-        wanted, own = list(spec["code"]), _code(self.copies[0])
+        wanted, own = list(spec["code"]), self._code()
         # Settings that only one side knows belong to another version of GPyTorch.
         same = (
             mine.get(name, value) == value
@@ -135,26 +136,16 @@ class GPyTorchKernel(Kernel):
         order = torch.cat(entries).argsort().to(parts[0].device)
         return torch.cat(parts)[order].reshape(*leading, *parts[0].shape[1:])
 
+    def _code(self) -> list[dict[str, str]]:
+        """Of the GPyTorch kernel and the kernels in it."""
+        return describe_code(filter(is_gpytorch, self.copies[0].modules()))
+
     def _values(self) -> Iterator[tuple[str, Tensor]]:
         """Names and values of the parameters, those of all copies together."""
         copies: list[Any] = list(self.copies)
         for same in zip(*(kernel.named_parameters_and_constraints() for kernel in copies), strict=True):
             values = [raw if constraint is None else constraint.transform(raw) for _, raw, constraint in same]
             yield same[0][0].replace("raw_", ""), torch.stack(values)
-
-
-def _code(kernel: nn.Module) -> list[dict[str, str]]:
-    """Types and plain settings (such as ``nu``) of a GPyTorch kernel and of the kernels in it, as text."""
-    return [
-        {"type": type(part).__name__}
-        | {
-            name: repr(value)
-            for name, value in sorted(vars(part).items())
-            if isinstance(value, (bool, int, float, str)) and not name.startswith("_") and name != "training"
-        }
-        for part in kernel.modules()
-        if is_gpytorch(part)
-    ]
 
 
 def _outline(kernel: nn.Module) -> str:
