@@ -44,7 +44,7 @@ BOUNDS = ("elbo", "vfitc", "fitc_elbo")
 COLLAPSED = ("sgpr", "fitc")
 #: Which family the estimators' parameter ``decouple`` stands for.
 DECOUPLED: Mapping[str | None, str] = MappingProxyType(
-    {None: "inducing", "inducing": "decoupled", "orthogonal": "orthogonal"}
+    {None: "inducing", "inducing": "decoupled", "orthogonal": "orthogonal", "kernel": "conditional"}
 )
 
 #: Which objectives a family can be trained with, and which likelihoods each pair supports.
@@ -88,20 +88,20 @@ def inducing_points(
     objective : str
     covariance : {"none", "diagonal", "full"}
         Covariance of q(u).
-    decouple : {None, "inducing", "orthogonal"}
-        Whether the mean has inducing points of its own.
+    decouple : {None, "inducing", "orthogonal", "kernel"}
+        Whether the mean has inducing points, or hyper-parameters, of its own.
     optimizer : {"auto", "adam", "natural"}
-        How q(u) moves. "auto": along natural gradients where they are defined, which is for a full covariance of the
-        points that mean and variance share, and lower bounds of an evidence; elsewhere by a damped Adam.
+        How q(u) moves. "auto": along natural gradients where they are defined, which is for a full covariance of points
+        that mean and variance share, and lower bounds of an evidence; elsewhere by a damped Adam.
     """
     family = DECOUPLED[decouple]
     if objective in COLLAPSED:
         return Composition(family, "solved", objective, {"all": "lbfgs"})
-    natural = family == "inducing" and covariance == "full" and objective in BOUNDS
+    natural = family in ("inducing", "conditional") and covariance == "full" and objective in BOUNDS
     if optimizer == "natural" and not natural:
         raise ValueError(
-            "natural gradients are for a full covariance of q(u), without decoupling, and an objective that bounds an "
-            f"evidence ({', '.join(BOUNDS)}); use optimizer='adam'"
+            "natural gradients are for a full covariance of q(u) at points that mean and variance share, and an "
+            f"objective that bounds an evidence ({', '.join(BOUNDS)}); use optimizer='adam'"
         )
     stepper = optimizer if optimizer != "auto" else "natural" if natural else "damped"
     weights = "delta" if covariance == "none" else covariance
@@ -168,6 +168,21 @@ PPGPR_PROTOCOL = MappingProxyType(
         "q_lr": 0.01,
         "schedule": "step",
         "standardize": True,
+    }
+)
+# The protocol of the paper on decoupled conditionals, with the number of inducing points of most of its data sets.
+DC_PROTOCOL = MappingProxyType(
+    {
+        "kernel": "rbf",
+        "ard": False,
+        "mean": "zero",
+        "n_inducing": 500,
+        "init": "random",
+        "batch_size": 1024,
+        "max_epochs": 300,
+        "lr": 0.005,
+        "q_lr": 0.005,
+        "schedule": "thirds",
     }
 )
 # Published without stochastic optimisation: L-BFGS on all rows.
@@ -307,6 +322,22 @@ ROWS = (
         {"objective": "predictive", "covariance": "full", "decouple": "orthogonal"},
         {"beta": 0.2},
         {"beta": 0.05},
+        paper=DC,
+    ),
+    _sparse(
+        "dcsvgp",
+        "svgp in which mean and covariance have lengthscales of their own",
+        {"objective": "elbo", "covariance": "full", "decouple": "kernel"},
+        {"beta": 1.0},
+        {"beta": 1.0, **DC_PROTOCOL},
+        paper=DC,
+    ),
+    _sparse(
+        "dcppgpr",
+        "ppgpr-chol in which mean and covariance have lengthscales of their own",
+        {"objective": "predictive", "covariance": "full", "decouple": "kernel"},
+        {"beta": 0.2},
+        {"beta": 1.0, **DC_PROTOCOL},
         paper=DC,
     ),
 )

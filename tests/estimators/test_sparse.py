@@ -48,6 +48,52 @@ def test_the_mean_has_inducing_points_of_its_own(decouple):
     assert family.mean_points.shape == (1, 15, 3)
 
 
+@pytest.mark.parametrize(("coupled", "decoupled"), [("svgp", "dcsvgp"), ("ppgpr-chol", "dcppgpr")])
+def test_decoupled_kernels_start_at_the_coupled_solution(coupled, decoupled):
+    one, two = (
+        make_gp(name, n_inducing=15, max_epochs=0, random_state=0, dtype="float64").fit(X, Y).predict_distribution(X)
+        for name in (coupled, decoupled)
+    )
+    np.testing.assert_allclose(two.mean, one.mean, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(two.std, one.std, rtol=1e-6)
+
+
+def test_the_mean_has_lengthscales_of_its_own_and_shares_the_rest():
+    family = fitted(decouple="kernel", kernel="rq", max_epochs=10)._fitted.problem.family
+    own, shared = family.mean_kernel, family.kernel.unit
+    assert not torch.allclose(own.lengthscale.value, shared.lengthscale.value)
+    assert own.alpha is shared.alpha
+    family = fitted(decouple="kernel", decoupled=("alpha",), kernel="rq")._fitted.problem.family
+    assert family.mean_kernel.lengthscale is family.kernel.unit.lengthscale
+
+
+def test_a_large_weight_of_omega_drives_the_kernels_together():
+    def distance(weight: float) -> float:
+        gp = fitted(decouple="kernel", objective="elbo", omega_weight=weight, lr=0.05, max_epochs=60)
+        family = gp._fitted.problem.family
+        ratio = family.mean_kernel.lengthscale.value / family.kernel.unit.lengthscale.value
+        # Of the first feature: the function depends on it the most.
+        return abs(float(ratio.detach().log()[..., 0]))
+
+    assert distance(1e4) < 0.2 * distance(0.0)
+
+
+def test_omega_is_not_computed_at_weight_zero():
+    assert not fitted(decouple="kernel", omega_weight=0.0)._fitted.problem.family.with_omega
+
+
+@pytest.mark.parametrize("whiten", ["mean", "covariance"])
+def test_decoupled_kernels_are_saved_and_go_on(whiten, tmp_path):
+    gp = fitted(decouple="kernel", whiten=whiten, max_epochs=5)
+    gp.save(tmp_path / "model.candid")
+    np.testing.assert_array_equal(candid.load(tmp_path / "model.candid").predict(X), gp.predict(X))
+    own = gp._fitted.problem.family.mean_kernel.lengthscale.value.clone()
+    gp.set_params(max_epochs=0).partial_fit(X[:20], Y[:20])
+    family = gp._fitted.problem.family
+    torch.testing.assert_close(family.mean_kernel.lengthscale.value, own)
+    assert family.mean_kernel.lengthscale is not family.kernel.unit.lengthscale
+
+
 def test_given_points_are_those_of_the_variance():
     family = fitted(
         decouple="inducing", init=X[:7], n_mean_inducing=12, max_epochs=0, standardize=False

@@ -18,9 +18,19 @@ def step(done: float) -> float:
     return 0.1 ** ((done >= 0.5) + (done >= 0.75))
 
 
+def thirds(done: float) -> float:
+    """A fifth of the rate after one third, and a fifth of that after two."""
+    return 0.2 ** ((done >= 1 / 3) + (done >= 2 / 3))
+
+
 def cosine(done: float) -> float:
     """Up in a straight line over the first tenth, so that a good start is not shaken, and down along a cosine wave."""
     return min(1.0, 0.01 + 10 * done) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
 
 
-SCHEDULES: dict[str, Callable[[float], float]] = {"constant": constant, "step": step, "cosine": cosine}
+SCHEDULES: dict[str, Callable[[float], float]] = {
+    "constant": constant,
+    "step": step,
+    "thirds": thirds,
+    "cosine": cosine,
+}

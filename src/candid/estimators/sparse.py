@@ -22,7 +22,16 @@ from candid.estimators.base import GPRegressor, gp_estimator
 from candid.estimators.fitting import Setting
 from candid.estimators.inputs import Table
 from candid.estimators.pace import cold_pace, share_of_many, warm_pace
-from candid.families import Decoupled, Family, Inducing, Orthogonal, Sparse, metric_of
+from candid.families import (
+    Conditional,
+    Decoupled,
+    Family,
+    Inducing,
+    Orthogonal,
+    Sparse,
+    decoupled_kernel,
+    metric_of,
+)
 from candid.kernels import Kernel
 from candid.methods import COLLAPSED, COLLAPSED_MOST_ROWS, Composition, inducing_points
 from candid.weights import WEIGHTS
@@ -53,9 +62,19 @@ class SparseGPRegressor(GPRegressor):
         collapsed bound (SGPR) or the marginal likelihood of FITC.
     covariance : {"full", "diagonal", "none"}, default="full"
         Covariance of q(u), the distribution of the inducing values; "none" is a point estimate.
-    decouple : {None, "inducing", "orthogonal"}, default=None
+    decouple : {None, "inducing", "orthogonal", "kernel"}, default=None
         Whether the mean has inducing points of its own: instead of those of the variance (PPGPR-MFD), or besides them
-        and orthogonal to them (OD-SVGP).
+        and orthogonal to them (OD-SVGP); or hyper-parameters of its own at the same points (DCSVGP).
+    decoupled : tuple of str, default=("lengthscale",)
+        Which hyper-parameters of the kernel the mean has of its own with ``decouple="kernel"``. The amplitude is always
+        shared.
+    whiten : {"mean", "covariance"}, default="mean"
+        With ``decouple="kernel"``, which of the two kernels whitens q(u).
+    omega_weight : float, default=0.001
+        With ``decouple="kernel"``, weight β₂ of the penalty Ω on the distance between the two conditionals. At zero it
+        costs nothing.
+    omega_scale : {"paper", "n_over_b"}, default="paper"
+        Whether Ω is that of a batch, as published, or that times the number of batches.
     beta : float, default=0.2
         Weight of the KL penalty (of −log p(u) for a point estimate).
     gamma : float, default=1.03
@@ -155,6 +174,10 @@ class SparseGPRegressor(GPRegressor):
     objective: str = "predictive"
     covariance: str = "full"
     decouple: str | None = None
+    decoupled: tuple[str, ...] = ("lengthscale",)
+    whiten: str = "mean"
+    omega_weight: float = 0.001
+    omega_scale: str = "paper"
     beta: float = 0.2
     gamma: float = 1.03
     n_inducing: int = 500
@@ -168,7 +191,11 @@ class SparseGPRegressor(GPRegressor):
         **GPRegressor._parameter_constraints,
         "objective": [str],
         "covariance": [StrOptions({"none", "diagonal", "full"})],
-        "decouple": [StrOptions({"inducing", "orthogonal"}), None],
+        "decouple": [StrOptions({"inducing", "orthogonal", "kernel"}), None],
+        "decoupled": [tuple, list],
+        "whiten": [StrOptions({"mean", "covariance"})],
+        "omega_weight": [Interval(Real, 0, None, closed="left")],
+        "omega_scale": [StrOptions({"paper", "n_over_b"})],
         "beta": [Interval(Real, 0, None, closed="left")],
         "gamma": [Interval(Real, 1, None, closed="neither")],
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
@@ -177,7 +204,16 @@ class SparseGPRegressor(GPRegressor):
         "optimizer": [StrOptions({"auto", "adam", "natural"})],
         "q_lr": [Interval(Real, 0, None, closed="neither"), None],
     }
-    _shaping: ClassVar[tuple[str, ...]] = (*GPRegressor._shaping, "covariance", "decouple", "dtype")
+    _shaping: ClassVar[tuple[str, ...]] = (
+        *GPRegressor._shaping,
+        "covariance",
+        "decouple",
+        "decoupled",
+        "whiten",
+        "omega_weight",
+        "omega_scale",
+        "dtype",
+    )
 
     def _composition(self) -> Composition:
         return inducing_points(self.objective, self.covariance, self.decouple, self.optimizer)
@@ -232,9 +268,10 @@ class SparseGPRegressor(GPRegressor):
         kernel, mean, likelihood, prior = self._parts(setting, seed)
         options = {"gamma": self.gamma} if self.objective == "robust" else {}
         family = self._kept(setting)
+        coefficients = {"kl": self.beta, "omega": self.omega_weight}
         if family is not None:
-            family.kernel, family.mean = kernel, mean
-            return Problem(family, likelihood, self.objective, {"kl": self.beta}, prior, options)
+            family.adopt(kernel, mean)
+            return Problem(family, likelihood, self.objective, coefficients, prior, options)
         if self._warm:
             fit = fit_by_evidence if len(rows) <= FEW_ROWS else fit_by_neighbours
             fit(kernel, mean, likelihood, prior, rows, seed, time_budget=_share(setting))
@@ -244,7 +281,7 @@ class SparseGPRegressor(GPRegressor):
             match_noise(family, likelihood, prior, rows, share=1.0 if bound else 0.5)
             openness = share_of_many(len(rows)) if self.objective == "predictive" else 0.0
             solve_weights(family, likelihood, rows, max(self.beta, LEAST_BETA), not bound, openness)
-        return Problem(family, likelihood, self.objective, {"kl": self.beta}, prior, options)
+        return Problem(family, likelihood, self.objective, coefficients, prior, options)
 
     def _family(self, setting: Setting, kernel: Kernel, mean: Any, seed: int) -> Sparse:
         """The family with its inducing points in place, and nothing else known."""
@@ -254,6 +291,10 @@ class SparseGPRegressor(GPRegressor):
         jitter = JITTER[rows.x.dtype]
         if made_of.family == "inducing":
             return Inducing(kernel, mean, points, weights, jitter).to(rows.x)
+        if made_of.family == "conditional":
+            own_kernel = decoupled_kernel(kernel, tuple(self.decoupled))
+            omega = {"with_omega": self.omega_weight > 0, "omega_scale": self.omega_scale}
+            return Conditional(kernel, own_kernel, mean, points, weights, jitter, self.whiten, **omega).to(rows.x)
         own = self._placed(setting, kernel, self.n_mean_inducing or self.n_inducing, seed + 1)
         family = Decoupled if made_of.family == "decoupled" else Orthogonal
         return family(kernel, mean, own, points, weights.to(rows.x), jitter).to(rows.x)

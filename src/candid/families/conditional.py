@@ -30,7 +30,6 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -114,10 +113,10 @@ class Conditional(Sparse):
         points: Float[Tensor, "*chains p m d"],
         weights: Weights,
         jitter: float,
-        whiten: Literal["mean", "covariance"] = "mean",
+        whiten: str = "mean",
         with_omega: bool = True,
         omega_floor: float = 1e-4,
-        omega_scale: Literal["paper", "n_over_b"] = "paper",
+        omega_scale: str = "paper",
     ) -> None:
         super().__init__(kernel, mean, points, weights, jitter)
         if mean_kernel.split()[0] is not None:
@@ -128,6 +127,14 @@ class Conditional(Sparse):
         self.jitter = self.jitter.unsqueeze(-1).repeat_interleave(2, -1)
         self.whiten, self.with_omega = whiten, with_omega
         self.omega_floor, self.omega_scale = omega_floor, omega_scale
+
+    def adopt(self, kernel: Kernel, mean: Mean) -> None:
+        tied = {id(part) for _, part in hyperparameters(self.kernel)}
+        free = {name.rpartition(".")[-1] for name, part in hyperparameters(self.mean_kernel) if id(part) not in tied}
+        mean_kernel = decoupled_kernel(kernel, tuple(free))
+        mean_kernel.load_state_dict(self.mean_kernel.state_dict())
+        super().adopt(kernel, mean)
+        self.mean_kernel = mean_kernel
 
     def evaluate(self, batch: Batch) -> Evaluation:
         unit, rows = self.kernel.unit, for_each_gp(batch.x)

@@ -59,6 +59,10 @@ class Sparse(Family):
     def point_parameters(self) -> list[nn.Parameter]:
         return [self.points]
 
+    def adopt(self, kernel: Kernel, mean: Mean) -> None:
+        """Go on with this kernel and mean function, which have the form and the values of the present ones."""
+        self.kernel, self.mean = kernel, mean
+
     @torch.no_grad()
     def independence(self) -> Float[Tensor, "*batch m"]:
         """What the other inducing values leave open of each one's prior variance: a share from 0 to 1.
