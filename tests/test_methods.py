@@ -28,6 +28,8 @@ PUBLISHED = {
     "od-ppgpr": ("predictive", "full", "orthogonal", 0.05),
 }
 COLLAPSED = ("sgpr", "fitc")
+# Rows of the paper on decoupled conditionals.
+CONDITIONAL = {"dcsvgp": "elbo", "dcppgpr": "predictive"}
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +43,7 @@ def test_the_public_table_is_the_table():
     rows = candid.methods()
     assert rows == methods() == tuple(METHODS.values())
     assert [row.name for row in rows] == list(METHODS)
-    assert {"exact", *COLLAPSED, *PUBLISHED} == set(METHODS)
+    assert {"exact", *COLLAPSED, *PUBLISHED, *CONDITIONAL} == set(METHODS)
 
 
 def test_the_table_prints_one_line_for_each_method():
@@ -103,6 +105,15 @@ def test_the_published_protocol(name):
     assert gp.optimizer == "adam"
     assert gp.standardize
     assert gp.patience is None
+
+
+@pytest.mark.parametrize("name", CONDITIONAL)
+def test_the_published_protocol_of_decoupled_conditionals(name):
+    gp = make_gp(name, recipe="paper")
+    assert (gp.objective, gp.covariance, gp.decouple) == (CONDITIONAL[name], "full", "kernel")
+    assert (gp.kernel, gp.ard, gp.mean, gp.init) == ("rbf", False, "zero", "random")
+    assert (gp.batch_size, gp.max_epochs, gp.lr, gp.q_lr, gp.schedule) == (1024, 300, 0.005, 0.005, "thirds")
+    assert (gp.optimizer, gp.decoupled, gp.whiten, gp.omega_weight) == ("adam", ("lengthscale",), "mean", 0.001)
 
 
 def test_the_published_exact_model():
