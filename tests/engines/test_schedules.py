@@ -18,6 +18,11 @@ def test_step():
     assert found == pytest.approx([1.0, 1.0, 0.1, 0.1, 0.01, 0.01])
 
 
+def test_thirds():
+    found = [SCHEDULES["thirds"](done) for done in (0.0, 0.33, 0.34, 0.66, 0.67, 0.99)]
+    assert found == pytest.approx([1.0, 1.0, 0.2, 0.2, 0.04, 0.04])
+
+
 def test_cosine():
     found = [SCHEDULES["cosine"](done) for done in (0.0, 0.05, 0.5, 1.0)]
     # 0.01 at the start, half way up after a twentieth, then half a wave down
