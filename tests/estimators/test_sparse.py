@@ -48,6 +48,15 @@ def test_the_mean_has_inducing_points_of_its_own(decouple):
     assert family.mean_points.shape == (1, 15, 3)
 
 
+def test_points_that_others_determine_do_not_move(monkeypatch):
+    start = fitted(max_epochs=0)._fitted.problem.family.points
+    for independence, moved in ((0.0, False), (1.0, True)):
+        monkeypatch.setattr("candid.estimators.sparse._independence", lambda family, share=independence: share)
+        family = fitted()._fitted.problem.family
+        assert bool((family.points != start).any()) is moved
+        assert not torch.equal(family.weights.mean, fitted(max_epochs=0)._fitted.problem.family.weights.mean)
+
+
 @pytest.mark.parametrize(("coupled", "decoupled"), [("svgp", "dcsvgp"), ("ppgpr-chol", "dcppgpr")])
 def test_decoupled_kernels_start_at_the_coupled_solution(coupled, decoupled):
     one, two = (

@@ -90,8 +90,8 @@ class SparseGPRegressor(GPRegressor):
         k-means). "kmeans" and "random" only place the inducing points and leave the rest cold.
     optimizer : {"auto", "adam", "natural"}, default="auto"
         How q(u) moves: by Adam or along natural gradients. "auto" takes these where they are defined: for the bounds
-        "elbo", "vfitc" and "fitc_elbo" with a full covariance and without decoupling; elsewhere an Adam in which small
-        gradients count for less. All the rest moves by Adam.
+        "elbo", "vfitc" and "fitc_elbo" with a full covariance, where the mean has no points of its own; elsewhere an
+        Adam in which small gradients count for less. All the rest moves by Adam.
     batch_size : int, default=1000
     max_epochs : int, optional
         By default as many as make 1400 steps of Adam or 500 of natural gradients (more on more than 40,000 rows), but
@@ -105,7 +105,7 @@ class SparseGPRegressor(GPRegressor):
         Learning rate of q(u). From a warm start Adam's is by default 0.5 divided by the root of the kernel's amplitude,
         and on less than ten thousand rows in proportion to their square; that of natural gradients is 0.2. From a cold
         start it is 0.01.
-    schedule : {"cosine", "step", "constant"}, default="cosine"
+    schedule : {"cosine", "step", "thirds", "constant"}, default="cosine"
         How the learning rate decays.
     dtype : {"float32", "float64"}, default="float32"
         Precision of training.
