@@ -10,6 +10,8 @@ Three methods on a small table, judged on rows they have not seen.
 # --------
 # Ten measurements of 442 patients, and how their disease progressed.
 
+import matplotlib.pyplot as plt
+
 import candid
 
 table = candid.datasets.load("diabetes")
@@ -32,4 +34,6 @@ for name in ("exact", "svgp", "ppgpr-chol"):
 # --------------------------
 # On honest error bars, the curves follow the diagonal.
 
-candid.plots.calibration(y[test], predictions)
+_, ax = plt.subplots(figsize=(6.2, 4.2), layout="constrained")
+candid.plots.calibration(y[test], predictions, ax)
+plt.show()

@@ -6,6 +6,7 @@ A function of one variable: the inner band is what the model does not know about
 observations fall.
 """
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import candid
@@ -21,4 +22,6 @@ print(gp.kernel_, "noise", round(gp.noise_, 3))
 # %%
 # Between −0.5 and 1 there are no observations, and the model says so.
 
-candid.plots.fit_1d(gp, X, y)
+_, ax = plt.subplots(figsize=(6.4, 3.8), layout="constrained")
+candid.plots.fit_1d(gp, X, y, ax)
+plt.show()

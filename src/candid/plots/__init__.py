@@ -8,5 +8,7 @@ candid-gp[report]``).
 from candid.plots.calibration import calibration
 from candid.plots.one_feature import fit_1d
 from candid.plots.race import race
+from candid.plots.variance_share import variance_share
+from candid.plots.zscores import zscores
 
-__all__ = ["calibration", "fit_1d", "race"]
+__all__ = ["calibration", "fit_1d", "race", "variance_share", "zscores"]

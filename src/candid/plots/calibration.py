@@ -9,17 +9,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import kstwo
 
-from candid.metrics import calibration_curve, wasserstein_to_normal, z_scores
-from candid.plots.style import GREY, dress, line_style, new_axes
+from candid.metrics import calibration_curve, z_scores
+from candid.plots.models import MOST_POINTS, distance_label, named_predictions
+from candid.plots.style import BESIDE, GREY, dress, line_style, new_axes
 from candid.predictive import Predictive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["calibration"]
-
-# More points than this cannot be told apart in a picture.
-MOST_POINTS = 1000
 
 
 def calibration(y: ArrayLike, predictions: Predictive | Mapping[str, Predictive], ax: Axes | None = None) -> Axes:
@@ -47,11 +45,8 @@ def calibration(y: ArrayLike, predictions: Predictive | Mapping[str, Predictive]
     >>> ax = candid.plots.calibration(y_test, {"svgp": svgp.predict_distribution(X_test)})  # doctest: +SKIP
     >>> ax.figure.savefig("calibration.png")  # doctest: +SKIP
     """
-    named = dict(predictions) if isinstance(predictions, Mapping) else {"model": predictions}
-    if not named:
-        raise ValueError("there are no predictions to draw: give a predictive distribution or a dict of them")
-    curves = [(_label(name, y, p), *_curve(y, p)) for name, p in named.items()]
-    n_rows = len(next(iter(named.values())))
+    named, n_rows = named_predictions(predictions)
+    curves = [(distance_label(name, z_scores(y, p)), *_curve(y, p)) for name, p in named.items()]
     ax = new_axes(6.2, 4.2) if ax is None else ax
 
     for position, (label, levels, observed) in enumerate(curves):
@@ -73,19 +68,8 @@ def calibration(y: ArrayLike, predictions: Predictive | Mapping[str, Predictive]
     ticks = np.linspace(0, 1, 6)
     ax.set_xticks(ticks)
     ax.set_yticks(ticks)
-    dress(
-        ax,
-        f"Calibration on {n_rows:,} rows",
-        "predicted probability  Φ(z)",
-        "observed share of rows",
-        {"loc": "center left", "bbox_to_anchor": (1.02, 0.5)},
-    )
+    dress(ax, f"Calibration on {n_rows:,} rows", "predicted probability  Φ(z)", "observed share of rows", BESIDE)
     return ax
-
-
-def _label(name: str, y: ArrayLike, p: Predictive) -> str:
-    distance = wasserstein_to_normal(z_scores(y, p))
-    return f"{name}  W₁ = {distance:.3f}"
 
 
 def _curve(y: ArrayLike, p: Predictive) -> tuple[np.ndarray, np.ndarray]:

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from candid.plots.style import INK, OKABE_ITO, dress, new_axes
+from candid.plots.style import BESIDE, INK, OKABE_ITO, dress, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,5 +69,5 @@ def fit_1d(gp: Any, X: ArrayLike, y: ArrayLike, ax: Axes | None = None) -> Axes:
     )
     ax.set_xlim(grid[0], grid[-1])
     names = getattr(gp, "feature_names_in_", ["x"])
-    dress(ax, type(gp).__name__, str(names[0]), "y", {"loc": "center left", "bbox_to_anchor": (1.0, 0.5)})
+    dress(ax, type(gp).__name__, str(names[0]), "y", BESIDE)
     return ax

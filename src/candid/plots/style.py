@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["GREY", "INK", "OKABE_ITO", "dress", "line_style", "new_axes"]
+__all__ = ["BESIDE", "GREY", "INK", "OKABE_ITO", "dress", "line_style", "new_axes"]
 
 #: Blue, vermilion, green, purple, orange, sky blue; yellow is too faint for lines on white, black is for references.
 OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -20,6 +20,8 @@ OKABE_ITO = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 INK, GREY = "#222222", "#8C8C8C"
 # Lines of one colour, should there be more lines than colours, and all lines in black and white.
 DASHES: tuple[Any, ...] = ("solid", (0, (6, 1.2)), (0, (2.5, 1)), (0, (6, 1, 1.2, 1)))
+#: A legend to the right of the axes, where it hides nothing.
+BESIDE: dict[str, Any] = {"loc": "center left", "bbox_to_anchor": (1.02, 0.5)}
 SMALL, NORMAL, LARGE = 8.5, 9.5, 11.0
 
 
