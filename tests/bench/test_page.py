@@ -21,8 +21,8 @@ PUBLISHED = {
 }
 
 
-def outcome(method, split, nll, error=None, purpose="result", data="waves", **parameters):
-    fit = Fit(data, method, split, 10, (15, 3, 2), parameters, purpose)
+def outcome(method, split, nll, error=None, purpose="result", data="waves", row=None, **parameters):
+    fit = Fit(data, method, split, 10, (15, 3, 2), parameters, purpose, row=row)
     scores = {"nll": nll, "rmse": 0.5, "crps": 0.25, "noise_share": 0.75, "validation_nll": nll + 0.5}
     record = {
         **({} if error else scores),
@@ -61,6 +61,23 @@ def test_means_and_standard_errors_over_splits():
     assert not dataclasses.replace(second, ours=Figure(0.4006, None)).at_least_as_good
 
 
+def test_figures_are_compared_with_the_decimals_of_the_paper():
+    published = {("nll", "waves", "map"): Figure(0.0576, None, 4)}
+    (better,) = compare_with(published, [outcome("map", 0, 0.05758)], "nll")
+    (worse,) = compare_with(published, [outcome("map", 0, 0.05766)], "nll")
+    # With three decimals both would be 0.058.
+    assert better.at_least_as_good
+    assert not worse.at_least_as_good
+    assert (figure(worse.ours), figure(worse.published)) == ("0.0577", "0.0576")
+
+
+def test_rows_are_told_apart_by_their_names():
+    outcomes = [outcome("dcsvgp", 0, 0.1, row="dcsvgp β₂=0"), outcome("dcsvgp", 0, 0.2, row="dcsvgp β₂=1")]
+    first, second = compare_with({}, outcomes, "nll")
+    assert (first.method, first.ours.mean) == ("dcsvgp β₂=0", 0.1)
+    assert (second.method, second.ours.mean) == ("dcsvgp β₂=1", 0.2)
+
+
 def test_what_is_not_there_is_not_judged():
     failed, unpublished = compare_with(PUBLISHED, [outcome("map", 0, 0, error="x"), outcome("fitc", 0, 0.1)], "nll")
     assert failed.ours is None
@@ -97,6 +114,21 @@ def test_a_page(spec):
     for title in ("NLL", "RMSE", "CRPS", "Training", "Choice of parameters", "Fits that failed"):
         assert f"\n## {title}\n" in text
     assert "## Fits" not in page(spec, "quick", spec.budgets["quick"], outcomes[:2])
+
+
+def test_a_page_with_lengthscales(spec):
+    table = dataclasses.replace(spec, published="dc_table2", parameters={"kernel": "rbf", "beta": 1.0})
+    budget = dataclasses.replace(spec.budgets["quick"], data=("pol", "kin40k"), n_inducing={"pol": 500, "kin40k": 800})
+    outcomes = [outcome("dcsvgp", split, -0.4, data="pol") for split in (0, 1)] + [outcome("svgp", 0, 0.4, data="pol")]
+    outcomes[0].record.update(lengthscale=2.0, mean_lengthscale=0.5)
+    outcomes[1].record.update(lengthscale=3.0, mean_lengthscale=0.5)
+    text = page(table, "quick", budget, outcomes)
+    assert "M = 500 (pol), 800 (kin40k), 1 split (0), our recipe with kernel = rbf, beta = 1.0;" in text
+    assert "| pol | dcsvgp | 0.500 ± 0.000 | 0.291 | 2.500 ± 0.500 | 3.304 |" in text
+    # An older record does not know its lengthscale.
+    assert "| pol | svgp | – | – | – | 0.976 |" in text
+    assert "## CRPS\n\nNothing is published to compare with.\n" in text
+    assert "## Lengthscales" not in page(spec, "quick", spec.budgets["quick"], outcomes)
 
 
 def test_the_picture_has_both_figures(tmp_path):

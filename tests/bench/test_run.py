@@ -11,7 +11,7 @@ import pytest
 from candid.bench import Results, Runner
 from candid.bench import fit as fit_room
 from candid.bench import runner as runner_room
-from candid.bench.fit import Fit, execute
+from candid.bench.fit import Fit, execute, key_of
 from candid.bench.protocol import load_data, make_parts
 from candid.bench.results import append_line
 from candid.datasets import train_test_validation_split
@@ -76,7 +76,33 @@ def test_a_record_says_all(table):
     assert (record["parameters"]["n_inducing"], record["parameters"]["beta"]) == (10, 0.05)
     assert (record["n_train"], record["n_test"], record["n_validation"], record["n_features"]) == (45, 9, 6, 2)
     assert 0 < record["seconds"] <= record["total_seconds"]
+    lengths = gp.kernel_.unit.lengthscale.value.detach().double().numpy()
+    assert record["lengthscale"] == pytest.approx(np.exp(np.log(lengths).mean()), rel=1e-6)
     json.dumps(record, allow_nan=False)
+
+
+def test_predictions_of_test_rows_can_be_kept(table):
+    parts, kept = make_parts(table, 0, PROPORTIONS), []
+    record = execute(Fit("waves", "map", 0, 5, PROPORTIONS, {"max_epochs": 1}), parts, keep=kept.append)
+    assert -np.mean(kept[0].log_prob(parts.y_test)) == pytest.approx(record["nll"], rel=1e-12)
+
+
+def test_lengthscales_of_mean_and_covariance(table):
+    parts = make_parts(table, 0, PROPORTIONS)
+    setting = {"kernel": "rbf", "ard": False}
+    record = execute(Fit("waves", "dcsvgp", 0, 5, PROPORTIONS, {"max_epochs": 2}, setting=setting), parts)
+    gp = make_gp("dcsvgp", n_inducing=5, random_state=0, verbose=False, max_epochs=2, **setting).fit(parts.x, parts.y)
+    for name, kernel in (("lengthscale", gp.kernel_), ("mean_lengthscale", gp.mean_kernel_)):
+        assert record[name] == pytest.approx(kernel.unit.lengthscale.value.mean().item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("kernel", ["linear", "rbf + matern52"])
+def test_kernels_without_a_lengthscale_to_speak_of(table, kernel):
+    fit = Fit("waves", "map", 0, 5, PROPORTIONS, {"max_epochs": 0}, setting={"kernel": kernel})
+    record = execute(fit, make_parts(table, 0, PROPORTIONS))
+    assert record["error"] is None
+    assert record["lengthscale"] is None
+    assert record["mean_lengthscale"] is None
 
 
 def test_the_objective_before_training_is_read_from_epoch_zero(table, monkeypatch):
@@ -92,7 +118,7 @@ def test_the_objective_before_training_is_read_from_epoch_zero(table, monkeypatc
 
     parts = make_parts(table, 0, PROPORTIONS)
     gp = make_gp("map", n_inducing=5, max_epochs=0, init="random", verbose=False).fit(parts.x, parts.y)
-    record = fit_room._measured(Stub(), parts)
+    record = fit_room._measured(Stub(), parts, lambda p: None)
     assert (record["objective_start"], record["objective_end"], record["epochs"]) == (2.5, 1.5, 4)
 
 
@@ -132,6 +158,45 @@ def test_keys_tell_settings_apart(monkeypatch):
     before = fit().key()
     monkeypatch.setattr(fit_room, "RECIPE_VERSION", -1)
     assert fit().key() != before
+
+
+def test_settings_of_a_table_are_parameters_like_others():
+    fit = Fit("waves", "svgp", 0, 10, PROPORTIONS, {"beta": 0.5}, setting={"kernel": "rbf"}, row="svgp, smooth")
+    plain = Fit("waves", "svgp", 0, 10, PROPORTIONS, {"beta": 0.5, "kernel": "rbf"})
+    assert fit.key() == plain.key()
+    assert fit.settings()["parameters"]["kernel"] == "rbf"
+    assert (fit.name, plain.name) == ("svgp, smooth", "svgp")
+
+
+def test_new_parameters_with_a_default_leave_keys_as_they_are():
+    fit = Fit("waves", "dcsvgp", 0, 10, PROPORTIONS, {"omega_weight": 0.1})
+    settings = fit.settings()
+    earlier = {name: value for name, value in settings["parameters"].items() if name not in ("whiten", "gamma")}
+    assert key_of({**settings, "parameters": earlier}) == fit.key()
+    assert key_of({**settings, "parameters": earlier | {"whiten": "covariance"}}) != fit.key()
+    # As read from a file, where tuples have become lists.
+    assert key_of(json.loads(json.dumps(settings))) == fit.key()
+
+
+def test_a_record_from_before_a_default_has_changed_is_not_used(tmp_path):
+    fit = Fit("waves", "svgp", 0, 10, PROPORTIONS)
+    results = Results(tmp_path / "results.jsonl")
+    results.append({"key": fit.key(), "error": None, "parameters": {"batch_size": 256}})
+    assert results.finished(fit) is None
+    results.append({"key": fit.key(), "error": None, "parameters": {"batch_size": 1000, "fixed": []}})
+    assert results.finished(fit) is not None
+
+
+def test_what_another_benchmark_has_done_is_copied(spec, table, tmp_path, pretend):
+    first, second = tmp_path / "a" / "results.jsonl", tmp_path / "b" / "results.jsonl"
+    run(spec, "quick", table, first)
+    assert len(pretend) == 2
+    budget = spec.budgets["quick"].narrowed(None, ["map", "ppgpr-chol"], None)
+    Runner(spec, budget, {"waves": table}, Results(second, [first])).run()
+    assert [fit.method for fit in pretend[2:]] == ["ppgpr-chol"]
+    assert [record["key"] for record in lines(second)] == [lines(first)[0]["key"], pretend[2].key()]
+    Runner(spec, budget, {"waves": table}, Results(second)).run()
+    assert len(pretend) == 3
 
 
 def test_a_whole_run_and_its_repetition(spec, table, tmp_path):
@@ -226,16 +291,17 @@ def test_progress_counts_fits_and_guesses_the_time(spec, table, tmp_path, preten
 
 def test_results_survive_a_line_that_was_broken_off(tmp_path):
     path = tmp_path / "deep" / "results.jsonl"
-    append_line(path, {"key": "a", "error": None, "nll": math.inf})
+    first, second, third = (Fit("waves", "svgp", split, 10, PROPORTIONS) for split in range(3))
+    append_line(path, {"key": first.key(), "error": None, "nll": math.inf})
     with path.open("a", encoding="utf-8") as file:
-        file.write('{"key": "b", "err')
-    append_line(path, {"key": "c", "error": None, "array": (1, 2)})
+        file.write(f'{{"key": "{second.key()}", "err')
+    append_line(path, {"key": third.key(), "error": None, "array": (1, 2)})
     results = Results(path)
-    assert results.finished("a") == {"key": "a", "error": None, "nll": None}
-    assert results.finished("b") is None
-    assert results.finished("c") == {"key": "c", "error": None, "array": [1, 2]}
-    results.append({"key": "c", "error": "later"})
-    assert Results(path).finished("c") is None
+    assert results.finished(first) == {"key": first.key(), "error": None, "nll": None}
+    assert results.finished(second) is None
+    assert results.finished(third) == {"key": third.key(), "error": None, "array": [1, 2]}
+    results.append({"key": third.key(), "error": "later"})
+    assert Results(path).finished(third) is None
 
 
 def test_missing_data_names_the_way_out(monkeypatch):

@@ -8,7 +8,8 @@ import re
 import numpy as np
 import pytest
 
-from candid.bench import SPECS, Budget, Choice, Grid, Lap, Spec, contenders
+from candid.bench import SPECS, Budget, Choice, Grid, Lap, Spec, Sweep, contenders
+from candid.bench import calibration as calibration_room
 from candid.bench import race as race_room
 from candid.bench import runner as runner_room
 from candid.cli.bench.progress import duration
@@ -36,6 +37,25 @@ def tiny(monkeypatch):
 
 
 @pytest.fixture
+def tiny_sweep(monkeypatch):
+    """A benchmark of one parameter with two values."""
+    sweep = Sweep("omega_weight", "β₂", (0.0, 0.001), {"dcppgpr": "ppgpr-chol"})
+    spec = Spec(
+        "tiny/sweep",
+        "A tiny sweep",
+        "Nobody (2024)",
+        "M = 5",
+        "dc_beta2",
+        {"quick": Budget(("diabetes",), ("ppgpr-chol", *sweep.rows()), (0,), {"diabetes": 5}, max_epochs=1)},
+        parameters={"kernel": "rbf"},
+        rows=sweep.rows(),
+        sweep=sweep,
+    )
+    monkeypatch.setitem(SPECS, spec.name, spec)
+    return spec
+
+
+@pytest.fixture
 def pretend(monkeypatch):
     """Fits that cost nothing; gives the list of them. A fit of svgp fails."""
     asked = []
@@ -57,6 +77,8 @@ def test_list(candid):
     result = candid("bench", "list")
     assert result.exit_code == 0
     for text in ("run ppgpr/table3", "--budget quick", "7 data sets, 12 methods, 1 split, M = 300", "speed", "race"):
+        assert text in result.stdout
+    for text in ("run dc/table2", "6 data sets, 6 methods, 3 splits, M = 500 / 800", "run dc/beta2", "calibration"):
         assert text in result.stdout
 
 
@@ -126,6 +148,36 @@ def test_run_options(candid, tiny, pretend, tmp_path):
     assert (tmp_path / "candid-bench" / "tiny-table-standard" / "results.md").is_file()
 
 
+def test_run_of_a_sweep(candid, tiny_sweep, pretend, tmp_path):
+    result = candid("bench", "run", "tiny/sweep", "--output", "sweep")
+    assert result.exit_code == 0, result.output
+    assert "2/3 diabetes, dcppgpr β₂=0, split 0: NLL 0.500" in result.stdout
+    assert [fit.settings()["parameters"]["omega_weight"] for fit in pretend] == [0.001, 0.0, 0.001]
+    assert {fit.settings()["parameters"]["kernel"] for fit in pretend} == {"rbf"}
+    page = (tmp_path / "sweep" / "results.md").read_text(encoding="utf-8")
+    assert "| diabetes | dcppgpr β₂=0.001 | 0.500 | – |" in page
+    assert (tmp_path / "sweep" / "sweep.png").is_file()
+    candid("bench", "run", "tiny/sweep", "--methods", "dcppgpr", "--inducing", 6, "--output", "other")
+    assert [(fit.name, fit.n_inducing) for fit in pretend[3:]] == [("dcppgpr β₂=0", 6), ("dcppgpr β₂=0.001", 6)]
+
+
+def test_a_sweep_without_results_has_no_picture(candid, tiny_sweep, pretend, tmp_path):
+    result = candid("bench", "run", "tiny/sweep", "--methods", "svgp", "--output", "out")
+    assert result.exit_code == 0, result.output
+    assert "there is no picture: there are no results to draw" in result.stdout
+    assert not (tmp_path / "out" / "sweep.png").is_file()
+
+
+def test_fits_of_a_benchmark_beside_this_one_are_not_done_again(candid, tiny, pretend, tmp_path):
+    candid("bench", "run", "tiny/table", "--methods", "map", "--output", "first")
+    result = candid("bench", "run", "tiny/table", "--methods", "map,vfitc", "--output", "second")
+    assert "1 fit had been done by an earlier run" in result.stdout
+    assert [fit.method for fit in pretend] == ["map", "vfitc"]
+    assert len((tmp_path / "second" / "results.jsonl").read_text().splitlines()) == 2
+    candid("bench", "run", "tiny/table", "--methods", "map", "--output", "third", "--fresh")
+    assert [fit.method for fit in pretend[2:]] == ["map"]
+
+
 def test_an_interrupted_run_keeps_what_it_has(candid, tiny, pretend, monkeypatch, tmp_path):
     fake = runner_room.execute
 
@@ -159,9 +211,11 @@ def test_a_real_run(candid, tiny, tmp_path):
         (("tiny/table", "--methods", "nothing"), "no method is left"),
         (("tiny/table", "--methods", ","), "--methods takes names"),
         (("tiny/table", "--choice-epochs", 3), "this budget chooses no parameters"),
+        (("tiny/sweep", "--data", "linnerud"), "cannot load linnerud"),
+        (("dc/table2", "--budget", "standard", "--data", "diabetes"), "no number of inducing points for diabetes"),
     ],
 )
-def test_run_refuses_nonsense(candid, tiny, monkeypatch, tmp_path, arguments, message):
+def test_run_refuses_nonsense(candid, tiny, tiny_sweep, monkeypatch, tmp_path, arguments, message):
     monkeypatch.setenv("CANDID_DATA", str(tmp_path))
     result = candid("bench", "run", *arguments)
     assert result.exit_code == 2, result.output
@@ -195,3 +249,49 @@ def test_race(candid, monkeypatch, tmp_path):
 
 def test_durations():
     assert [duration(seconds) for seconds in (0.66, 4, 89, 600, 7200)] == ["0.7 s", "4.0 s", "89 s", "10 min", "2.0 h"]
+
+
+def test_calibration(candid, tmp_path, monkeypatch):
+    options = ("--data", "diabetes", "--methods", "map,dcsvgp,unheard-of", "--inducing", 5, "--epochs", 1, "--split", 1)
+    result = candid("bench", "calibration", *options, "--output", "out")
+    assert result.exit_code == 0, result.output
+    assert "does not have them: unheard-of" in result.stdout
+    rows = [[cell.strip() for cell in line.split("│")][1:-1] for line in result.stdout.splitlines() if "│" in line]
+    assert [row[0] for row in rows] == ["map", "dcsvgp"]
+    records = [json.loads(line) for line in (tmp_path / "out" / "results.jsonl").read_text().splitlines()]
+    assert [record["split"] for record in records] == [1, 1]
+    # As in the benchmark that the figure belongs to.
+    assert {(record["parameters"]["kernel"], record["parameters"]["beta"]) for record in records} == {("rbf", 1.0)}
+    page = (tmp_path / "out" / "calibration.md").read_text(encoding="utf-8")
+    assert f"| {' | '.join(rows[1])} |" in page
+    for name in ("calibration.png", "zscores.png"):
+        assert (tmp_path / "out" / name).read_bytes().startswith(b"\x89PNG")
+        assert f"({name})" in page
+    monkeypatch.setattr(calibration_room, "execute", None)
+    again = candid("bench", "calibration", *options, "--output", "out")
+    assert again.exit_code == 0, again.output
+    assert (tmp_path / "out" / "calibration.md").read_text(encoding="utf-8") == page
+
+
+def test_calibration_tells_of_fits_that_failed(candid, tmp_path, monkeypatch):
+    def fake(fit, parts, keep):
+        return {"key": fit.key(), **fit.settings(), "error": "ValueError: cannot [do]"}
+
+    monkeypatch.setattr(calibration_room, "execute", fake)
+    result = candid("bench", "calibration", "--data", "diabetes", "--methods", "map", "--spec", "ppgpr/table3")
+    assert result.exit_code == 0, result.output
+    assert "map failed: ValueError: cannot [do]" in result.stdout
+    assert "there is no picture" in result.stdout
+    page = (tmp_path / "candid-bench" / "calibration-diabetes" / "calibration.md").read_text(encoding="utf-8")
+    assert "- map: ValueError: cannot [do]" in page
+
+
+def test_calibration_refuses_nonsense(candid):
+    for options, message in (
+        (("--methods", "nothing", "--data", "diabetes"), "no method is left"),
+        (("--spec", "dc/table22"), "there is no benchmark 'dc/table22'; did you mean dc/table2"),
+        (("--data", "kin40k"), "cannot load kin40k"),
+    ):
+        result = candid("bench", "calibration", *options)
+        assert result.exit_code == 2
+        assert message in result.stderr

@@ -5,7 +5,7 @@ from candid.bench.published import read_published
 from candid.bench.race import Course, Lap
 from candid.bench.results import Results
 from candid.bench.runner import Event, Outcome, Runner
-from candid.bench.spec import METRICS, Budget, Choice, Grid, Spec
+from candid.bench.spec import METRICS, Budget, Choice, Grid, Row, Spec, Sweep
 from candid.bench.specs import SPECS, find_spec
 from candid.bench.speed import Goal, Measurement, default_goals, measure
 
@@ -13,6 +13,7 @@ from candid.bench.speed import Goal, Measurement, default_goals, measure
 BENCHMARKS = {
     "speed": "time of a training step and of predictions, beside GPyTorch and the machine's limit",
     "race": "seconds of training to a given NLL, beside the published recipe in GPyTorch",
+    "calibration": "how often the predictions of some methods come true, in numbers and pictures",
 }
 
 __all__ = [
@@ -30,8 +31,10 @@ __all__ = [
     "Measurement",
     "Outcome",
     "Results",
+    "Row",
     "Runner",
     "Spec",
+    "Sweep",
     "compare_with",
     "default_goals",
     "find_spec",

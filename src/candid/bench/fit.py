@@ -8,7 +8,7 @@ import math
 import time
 import traceback
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -18,13 +18,16 @@ import torch
 import candid
 from candid.bench.protocol import Parts
 from candid.estimators import make_gp
-from candid.estimators.base import GPRegressor
+from candid.estimators.base import Regressor
+from candid.kernels import Kernel
 from candid.metrics import nll, summary
+from candid.parameters import hyperparameters
+from candid.predictive import Predictive
 
-__all__ = ["RECIPE_VERSION", "Fit", "execute"]
+__all__ = ["RECIPE_VERSION", "Fit", "execute", "key_of"]
 
-#: Raise this when training changes in a way that the parameters of an estimator do not show: results are then computed
-#: anew.
+#: Raise this when training changes in a way that the parameters of an estimator do not show (a new one whose default
+#: changes what is done, too): results are then computed anew.
 RECIPE_VERSION = 3
 # Parameters that change nothing about the result.
 WITHOUT_EFFECT = {"verbose", "callbacks", "checkpoint_dir", "device", "n_threads"}
@@ -34,7 +37,8 @@ WITHOUT_EFFECT = {"verbose", "callbacks", "checkpoint_dir", "device", "n_threads
 class Fit:
     """A method on the training part of a split.
 
-    ``parameters`` are those that differ from our recipe, apart from the number of inducing points; ``purpose`` is
+    ``parameters`` are those that are tried or chosen, and the length if it is not our recipe's; ``setting`` are those
+    that the table and its row prescribe; ``row`` is what tables call it, by default the method. ``purpose`` is
     "result", or "choice" for a fit that only serves to choose a parameter.
     """
 
@@ -45,10 +49,17 @@ class Fit:
     proportions: tuple[float, ...]
     parameters: Mapping[str, Any] = field(default_factory=dict)
     purpose: str = "result"
+    setting: Mapping[str, Any] = field(default_factory=dict)
+    row: str | None = None
+
+    @property
+    def name(self) -> str:
+        """What tables call it."""
+        return self.row or self.method
 
     def overrides(self) -> dict[str, Any]:
         """What is told to ``make_gp``; an exact GP has no inducing points."""
-        chosen: dict[str, Any] = {"random_state": self.split, "verbose": False, **self.parameters}
+        chosen: dict[str, Any] = {"random_state": self.split, "verbose": False, **self.setting, **self.parameters}
         if "n_inducing" in make_gp(self.method).get_params():
             chosen["n_inducing"] = self.n_inducing
         return chosen
@@ -67,12 +78,35 @@ class Fit:
 
     def key(self) -> str:
         """The same for two fits exactly if their settings are."""
-        text = json.dumps(self.settings(), sort_keys=True, default=repr)
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return key_of(self.settings())
+
+    def agrees_with(self, record: Mapping[str, Any]) -> bool:
+        """Whether a record of this key has the same parameters: a default of the estimator may have changed since."""
+        ours, theirs = self.settings()["parameters"], record.get("parameters", {})
+        return all(_text(ours[name]) == _text(theirs[name]) for name in ours.keys() & theirs.keys())
 
 
-def execute(fit: Fit, parts: Parts) -> dict[str, Any]:
-    """Train, measure and describe; an error becomes part of the record."""
+def key_of(settings: Mapping[str, Any]) -> str:
+    """A hash of the settings of a fit.
+
+    Parameters that have the estimator's default do not count, so that an estimator can get new ones without any fit
+    having to be done again.
+    """
+    defaults = type(make_gp(settings["method"]))().get_params()
+    changed = {
+        name: value
+        for name, value in settings["parameters"].items()
+        if name not in defaults or _text(value) != _text(defaults[name])
+    }
+    return hashlib.sha256(_text({**settings, "parameters": changed}).encode()).hexdigest()[:16]
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=repr)
+
+
+def execute(fit: Fit, parts: Parts, keep: Callable[[Predictive], None] = lambda p: None) -> dict[str, Any]:
+    """Train, measure and describe; an error becomes part of the record. ``keep`` hears the predictions of test rows."""
     record: dict[str, Any] = {
         "key": fit.key(),
         "purpose": fit.purpose,
@@ -89,7 +123,7 @@ def execute(fit: Fit, parts: Parts) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:
-            record |= _measured(make_gp(fit.method, recipe="candid", **fit.overrides()), parts)
+            record |= _measured(make_gp(fit.method, recipe="candid", **fit.overrides()), parts, keep)
             record["error"] = None
         except Exception as error:
             record["error"] = f"{type(error).__name__}: {error}"
@@ -100,21 +134,37 @@ def execute(fit: Fit, parts: Parts) -> dict[str, Any]:
     return record
 
 
-def _measured(gp: GPRegressor, parts: Parts) -> dict[str, Any]:
+def _measured(gp: Regressor, parts: Parts, keep: Callable[[Predictive], None]) -> dict[str, Any]:
     start = time.perf_counter()
     gp.fit(parts.x, parts.y)
     seconds = time.perf_counter() - start
-    scores = summary(parts.y_test, gp.predict_distribution(parts.x_test))
+    prediction = gp.predict_distribution(parts.x_test)
+    scores = summary(parts.y_test, prediction)
     scores["validation_nll"] = nll(parts.y_validation, gp.predict_distribution(parts.x_validation))
     for name, value in scores.items():
         if not math.isfinite(value):
             raise ArithmeticError(f"the metric {name} is {value}")
+    keep(prediction)
     history = gp.history_
     return {
         **scores,
+        "lengthscale": _lengthscale(getattr(gp, "kernel_", None)),
+        "mean_lengthscale": _lengthscale(getattr(gp, "mean_kernel_", None)),
         "seconds": seconds,
         "epochs": history[-1]["epoch"] if history else 0,
         "objective_start": history[0]["loss"] if history and history[0]["epoch"] == 0 else None,
         "objective_end": history[-1]["loss"] if history else None,
-        "jitter": gp.jitter_,
+        "jitter": getattr(gp, "jitter_", None),
     }
+
+
+@torch.no_grad()
+def _lengthscale(kernel: Kernel | None) -> float | None:
+    """The geometric mean over features, in the units of the standardised rows.
+
+    None where a kernel has no lengthscale, or more than one set of them.
+    """
+    if kernel is None:
+        return None
+    found = [entry.value for name, entry in hyperparameters(kernel) if name.split(".")[-1] == "lengthscale"]
+    return float(found[0].double().log().mean().exp()) if len(found) == 1 else None

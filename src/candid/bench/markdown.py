@@ -23,8 +23,8 @@ def figure(entry: Figure | None) -> str:
     """Mean ± standard error."""
     if entry is None:
         return NOTHING
-    error = "" if entry.standard_error is None else f" ± {number(entry.standard_error)}"
-    return number(entry.mean) + error
+    error = "" if entry.standard_error is None else f" ± {number(entry.standard_error, entry.decimals)}"
+    return number(entry.mean, entry.decimals) + error
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], left: int = 2) -> str:

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 
 from candid.bench.comparison import Comparison, compare_with
 from candid.bench.markdown import GOOD, NOTHING, figure, number, table
-from candid.bench.published import read_published
+from candid.bench.published import PublishedTable, read_published
 from candid.bench.runner import Outcome
-from candid.bench.spec import METRICS, Budget, Spec
+from candid.bench.spec import LENGTHSCALES, METRICS, Budget, Spec
 
 __all__ = ["page"]
 
 TRAINING = (
     "The objective is the method's own, per training row (the smaller the better): where training starts and where it "
     "ends. The noise share is the part of the predictive variance that the model calls noise."
+)
+LENGTHS = (
+    "Ours are those of the fitted kernels in units of standardised inputs; where features have their own, their "
+    "geometric mean. Published ones are in units of inputs that are scaled in another way."
 )
 CHOICE = (
     "NLL of the validation rows of the first split for each value that was tried, with a small model; the best one is "
@@ -23,12 +27,14 @@ CHOICE = (
 
 
 def page(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outcome]) -> str:
-    """All tables: one for each metric, then what was chosen and how training went."""
+    """All tables: one for each metric, then lengthscales, how training went and what was chosen."""
     published = read_published(spec.published)
     parts = [f"# {spec.title}", _introduction(spec, name, budget, outcomes)]
     for metric, title in METRICS.items():
         comparisons = compare_with(published, outcomes, metric)
         parts += [f"## {title}", _summary(comparisons), _metric_table(comparisons)]
+    if any(metric in LENGTHSCALES for metric, _, _ in published):
+        parts += ["## Lengthscales", LENGTHS, _lengthscale_table(published, outcomes)]
     parts += ["## Training", TRAINING, _training_table(spec, outcomes)]
     tries = [entry for entry in outcomes if entry.fit.purpose == "choice"]
     if tries:
@@ -45,7 +51,7 @@ def _introduction(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outc
     splits = "1 split" if len(budget.splits) == 1 else f"{len(budget.splits)} splits"
     return (
         f"Published: {spec.reference}. {spec.protocol}.\n\n"
-        f"Ours: budget {name!r}, M = {budget.n_inducing}, {splits} ({', '.join(map(str, budget.splits))}), our recipe; "
+        f"Ours: budget {name!r}, {_sizes(budget)}, {splits} ({', '.join(map(str, budget.splits))}), {spec.recipe}; "
         f"{' / '.join(map(str, threads))} threads, {'; '.join(versions)}.\n\n"
         "Metrics are those of the test rows in standardised units, mean ± standard error over splits, and the smaller "
         f"the better. {GOOD} marks what is at least as good as published. Seconds are those of one whole fit, the "
@@ -53,8 +59,20 @@ def _introduction(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outc
     )
 
 
+def _sizes(budget: Budget) -> str:
+    """The number of inducing points, with the data sets where they differ."""
+    if isinstance(budget.n_inducing, int):
+        return budget.size
+    groups: dict[int, list[str]] = {}
+    for name in budget.data:
+        groups.setdefault(budget.inducing(name), []).append(name)
+    return "M = " + ", ".join(f"{size} ({', '.join(names)})" for size, names in sorted(groups.items()))
+
+
 def _summary(comparisons: Sequence[Comparison]) -> str:
     judged = [entry for entry in comparisons if entry.at_least_as_good is not None]
+    if not judged:
+        return "Nothing is published to compare with."
     good = sum(bool(entry.at_least_as_good) for entry in judged)
     return f"At least as good as published: {good} of {len(judged)}."
 
@@ -65,9 +83,9 @@ def _metric_table(comparisons: Sequence[Comparison]) -> str:
         (
             entry.data,
             entry.method,
-            figure(entry.ours) if entry.ours is not None else "failed",
+            figure(entry.ours) if entry.n_splits else "failed",
             figure(entry.published),
-            number(entry.difference, sign=True),
+            number(entry.difference, entry.decimals, sign=True),
             GOOD if entry.at_least_as_good else "",
             number(entry.epochs, 0),
             number(entry.seconds, 1),
@@ -75,6 +93,16 @@ def _metric_table(comparisons: Sequence[Comparison]) -> str:
         for entry in comparisons
     ]
     return table(header, rows)
+
+
+def _lengthscale_table(published: PublishedTable, outcomes: Sequence[Outcome]) -> str:
+    columns = [compare_with(published, outcomes, metric) for metric in LENGTHSCALES]
+    titles = [f"{title}, {side}" for title in LENGTHSCALES.values() for side in ("ours", "published")]
+    rows = []
+    for entries in zip(*columns, strict=True):
+        figures = [figure(side) for entry in entries for side in (entry.ours, entry.published)]
+        rows.append((entries[0].data, entries[0].method, *figures))
+    return table(("data", "method", *titles), rows)
 
 
 def _training_table(spec: Spec, outcomes: Sequence[Outcome]) -> str:
@@ -94,7 +122,7 @@ def _training_table(spec: Spec, outcomes: Sequence[Outcome]) -> str:
     rows = [
         (
             entry.fit.data,
-            entry.fit.method,
+            entry.fit.name,
             str(entry.fit.split),
             _chosen(spec, entry),
             *(
@@ -112,7 +140,7 @@ def _training_table(spec: Spec, outcomes: Sequence[Outcome]) -> str:
 
 def _choice_table(spec: Spec, tries: Sequence[Outcome]) -> str:
     rows = [
-        (entry.fit.data, entry.fit.method, _chosen(spec, entry), number(entry.record.get("validation_nll")))
+        (entry.fit.data, entry.fit.name, _chosen(spec, entry), number(entry.record.get("validation_nll")))
         for entry in tries
     ]
     return table(("data", "method", "value", "validation NLL"), rows, left=3)
@@ -120,10 +148,10 @@ def _choice_table(spec: Spec, tries: Sequence[Outcome]) -> str:
 
 def _chosen(spec: Spec, entry: Outcome) -> str:
     """The parameter that the paper chose on validation rows, and its value here."""
-    grid = spec.grids.get(entry.fit.method)
+    grid = spec.grids.get(entry.fit.name)
     return NOTHING if grid is None else f"{grid.parameter} = {entry.record['parameters'][grid.parameter]:g}"
 
 
 def _name(entry: Outcome) -> str:
     purpose = "" if entry.fit.purpose == "result" else f" ({entry.fit.purpose} of a parameter)"
-    return f"{entry.fit.data}, {entry.fit.method}, split {entry.fit.split}{purpose}"
+    return f"{entry.fit.data}, {entry.fit.name}, split {entry.fit.split}{purpose}"

@@ -13,52 +13,62 @@ from candid.methods import METHODS
 __all__ = ["Plan", "known_methods"]
 
 
-def known_methods(budget: Budget) -> tuple[list[str], list[str]]:
-    """The methods of a budget that this version has, and the others."""
-    known = [name for name in budget.methods if name in METHODS]
+def known_methods(spec: Spec, budget: Budget) -> tuple[list[str], list[str]]:
+    """The rows of a budget whose methods this version has, and the others."""
+    known = [name for name in budget.methods if spec.row(name).method in METHODS]
     return known, [name for name in budget.methods if name not in known]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The fits of a budget, for each data set and method."""
+    """The fits of a budget, for each data set and row of the table."""
 
     spec: Spec
     budget: Budget
 
     def pairs(self, n_rows: Mapping[str, int]) -> list[tuple[str, str]]:
-        """Data sets and methods, without those methods that cannot take so long a table."""
+        """Data sets and rows, without those whose methods cannot take so long a table."""
         share = self.spec.proportions[0] / sum(self.spec.proportions)
-        methods, _ = known_methods(self.budget)
+        names, _ = known_methods(self.spec, self.budget)
         return [
-            (name, method)
-            for name in self.budget.data
-            for method in methods
-            if share * n_rows[name] <= (METHODS[method].most_rows or float("inf"))
+            (data, name)
+            for data in self.budget.data
+            for name in names
+            if share * n_rows[data] <= (METHODS[self.spec.row(name).method].most_rows or float("inf"))
         ]
 
-    def tries(self, name: str, method: str) -> list[Fit]:
-        """The small fits on the first split, one for each value of the method's grid; none if nothing is chosen."""
-        grid, choice = self.spec.grids.get(method), self.budget.choice
+    def tries(self, data: str, name: str) -> list[Fit]:
+        """The small fits on the first split, one for each value of the row's grid; none if nothing is chosen."""
+        grid, choice = self.spec.grids.get(name), self.budget.choice
         if grid is None or choice is None:
             return []
         length = _length(choice.max_epochs)
         return [
-            self._fit(
-                name, method, self.budget.splits[0], choice.n_inducing, {grid.parameter: value, **length}, "choice"
-            )
+            self._fit(data, name, self.budget.splits[0], choice.n_inducing, {grid.parameter: value, **length}, "choice")
             for value in grid.values
         ]
 
-    def final(self, name: str, method: str, split: int, chosen: Mapping[str, Any]) -> Fit:
+    def final(self, data: str, name: str, split: int, chosen: Mapping[str, Any]) -> Fit:
         """The fit that counts."""
         parameters = {**chosen, **_length(self.budget.max_epochs)}
-        return self._fit(name, method, split, self.budget.n_inducing, parameters, "result")
+        return self._fit(data, name, split, self.budget.inducing(data), parameters, "result")
 
     def _fit(
-        self, name: str, method: str, split: int, n_inducing: int, parameters: Mapping[str, Any], purpose: str
+        self, data: str, name: str, split: int, n_inducing: int, parameters: Mapping[str, Any], purpose: str
     ) -> Fit:
-        return Fit(name, method, split, n_inducing, self.spec.proportions, parameters, purpose)
+        row = self.spec.row(name)
+        sizes = row.sizes(n_inducing)
+        return Fit(
+            data=data,
+            method=row.method,
+            split=split,
+            n_inducing=sizes.pop("n_inducing"),
+            proportions=self.spec.proportions,
+            parameters=parameters,
+            purpose=purpose,
+            setting={**self.spec.parameters, **row.parameters, **sizes},
+            row=name,
+        )
 
 
 def _length(max_epochs: int | None) -> dict[str, int]:

@@ -20,7 +20,7 @@ from candid.bench.timing import Stopwatch
 from candid.estimators import make_gp
 from candid.estimators.table_predictor import TablePredictor
 from candid.metrics import nll, rmse
-from candid.predictive import PredictiveNormal
+from candid.predictive import Predictive, PredictiveNormal
 
 __all__ = ["CANDID", "GPYTORCH", "Course", "Lap", "curve", "race"]
 
@@ -127,5 +127,5 @@ def _predict(predictor: TablePredictor, x: np.ndarray) -> PredictiveNormal:
     return PredictiveNormal(mean, np.sqrt(variance + float(predictor.noise_variance)))
 
 
-def _lap(who: str, epoch: int, seconds: float, parts: Parts, prediction: PredictiveNormal) -> Lap:
+def _lap(who: str, epoch: int, seconds: float, parts: Parts, prediction: Predictive) -> Lap:
     return Lap(who, epoch, seconds, nll(parts.y_test, prediction), rmse(parts.y_test, prediction))

@@ -5,38 +5,55 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from candid.bench.fit import Fit
 
 __all__ = ["Results", "append_line"]
 
 
 class Results:
-    """The records of a file, by the key of their fit; a later record replaces an earlier one of the same key."""
+    """The records of a file, by the key of their fit; a later record replaces an earlier one of the same key.
 
-    def __init__(self, path: Path) -> None:
+    Parameters
+    ----------
+    path : Path
+    others : iterable of Path
+        Files of other benchmarks. What they have done already is copied when it is asked for.
+    """
+
+    def __init__(self, path: Path, others: Iterable[Path] = ()) -> None:
         self.path = path
-        self._records: dict[str, dict[str, Any]] = {}
-        if path.is_file():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                self._read(line)
+        self._records = _read(path) if path.is_file() else {}
+        self._others = {key: record for other in others for key, record in _read(other).items()}
 
-    def finished(self, key: str) -> dict[str, Any] | None:
+    def finished(self, fit: Fit) -> dict[str, Any] | None:
         """The record of a fit that succeeded; one that failed is worth another try."""
-        record = self._records.get(key)
-        return record if record is not None and record["error"] is None else None
+        key = fit.key()
+        for records in (self._records, self._others):
+            record = records.get(key)
+            if record is not None and record["error"] is None and fit.agrees_with(record):
+                if records is self._others:
+                    self.append(record)
+                return record
+        return None
 
     def append(self, record: dict[str, Any]) -> None:
         append_line(self.path, record)
         self._records[record["key"]] = record
 
-    def _read(self, line: str) -> None:
-        try:
+
+def _read(path: Path) -> dict[str, dict[str, Any]]:
+    records: dict[str, dict[str, Any]] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        # The line that was being written when a run was killed is not a record.
+        with suppress(json.JSONDecodeError, KeyError, TypeError):
             record = json.loads(line)
-            self._records[record["key"]] = record
-        except (json.JSONDecodeError, KeyError, TypeError):
-            # The line that was being written when a run was killed.
-            return
+            records[record["key"]] = record
+    return records
 
 
 def append_line(path: Path, record: dict[str, Any]) -> None:

@@ -101,11 +101,11 @@ class Runner:
         if not scored:
             return {}
         best = min(scored, key=lambda entry: entry.record["validation_nll"]).fit
-        parameter = self.spec.grids[best.method].parameter
+        parameter = self.spec.grids[best.name].parameter
         return {parameter: best.parameters[parameter]}
 
     def _do(self, fit: Fit) -> Outcome:
-        record = self.results.finished(fit.key())
+        record = self.results.finished(fit)
         reused = record is not None
         if record is None:
             self._say(fit)

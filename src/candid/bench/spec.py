@@ -1,18 +1,20 @@
-"""What a benchmark of accuracy is: data sets, methods, splits, and where each parameter's value comes from."""
+"""What a benchmark of accuracy is: data sets, rows of a table, splits, and where each parameter's value comes from."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["METRICS", "Budget", "Choice", "Grid", "Spec", "pick"]
+__all__ = ["LENGTHSCALES", "METRICS", "Budget", "Choice", "Grid", "Row", "Spec", "Sweep", "pick"]
 
 Entry = TypeVar("Entry")
 
 #: Metrics of every benchmark, on test rows, in standardised units; the smaller the better.
 METRICS = {"nll": "NLL", "rmse": "RMSE", "crps": "CRPS"}
+#: Fitted lengthscales in standardised units; nothing to be judged.
+LENGTHSCALES = {"mean_lengthscale": "lengthscale of the mean", "lengthscale": "lengthscale of the covariance"}
 
 
 @dataclass(frozen=True)
@@ -35,17 +37,60 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Row:
+    """A row of a table: a method, and what sets it apart from the other fits of the table.
+
+    ``shares`` are parameters that count inducing points, as multiples of the table's number of them.
+    """
+
+    method: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    shares: Mapping[str, float] = field(default_factory=dict)
+
+    def sizes(self, n_inducing: int) -> dict[str, int]:
+        """The number of inducing points, and of other points that go with it."""
+        shares = {"n_inducing": 1.0, **self.shares}
+        return {name: max(1, round(share * n_inducing)) for name, share in shares.items()}
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One parameter of some methods, value by value, beside the method that each of them grows out of.
+
+    ``origins`` maps the methods to those others; ``symbol`` is how tables and pictures call the parameter.
+    """
+
+    parameter: str
+    symbol: str
+    values: tuple[float, ...]
+    origins: Mapping[str, str]
+
+    def name(self, method: str, value: float) -> str:
+        """How the row of a value is called."""
+        return f"{method} {self.symbol}={value:g}"
+
+    def rows(self) -> dict[str, Row]:
+        """Name → row, for all methods and values."""
+        return {
+            self.name(method, value): Row(method, {self.parameter: value})
+            for method in self.origins
+            for value in self.values
+        }
+
+
+@dataclass(frozen=True)
 class Budget:
     """How much of a benchmark is run.
 
-    Without a ``choice``, every parameter has the value of our recipe; ``max_epochs`` is None for as many epochs as our
-    recipe trains.
+    ``methods`` are names of rows, ``n_inducing`` is one number or one for each data set. Without a ``choice``, every
+    parameter has the value of the table or of our recipe; ``max_epochs`` is None for as many epochs as our recipe
+    trains.
     """
 
     data: tuple[str, ...]
     methods: tuple[str, ...]
     splits: tuple[int, ...]
-    n_inducing: int
+    n_inducing: int | Mapping[str, int]
     choice: Choice | None = None
     max_epochs: int | None = None
 
@@ -57,6 +102,19 @@ class Budget:
             methods=self.methods if methods is None else tuple(methods),
             splits=self.splits if n_splits is None else tuple(range(n_splits)),
         )
+
+    def inducing(self, data: str) -> int:
+        """The number of inducing points for a data set."""
+        if isinstance(self.n_inducing, int):
+            return self.n_inducing
+        if data not in self.n_inducing:
+            raise ValueError(f"this budget has no number of inducing points for {data}: give one with --inducing")
+        return self.n_inducing[data]
+
+    @property
+    def size(self) -> str:
+        """The number of inducing points in words: one, or several with slashes between them."""
+        return "M = " + " / ".join(map(str, sorted({self.inducing(name) for name in self.data})))
 
 
 @dataclass(frozen=True)
@@ -73,9 +131,15 @@ class Spec:
     budgets : mapping
         Name of a budget → how much is run.
     grids : mapping
-        Method → the values that were tried on validation rows.
+        Row → the values that were tried on validation rows.
     proportions : tuple
         Relative sizes of the training, test and validation part.
+    parameters : mapping
+        What all fits of the table have in place of our recipe's values.
+    rows : mapping
+        Name → row, for rows that are more than a method of that name.
+    sweep : Sweep, optional
+        What the table varies, if it is about one parameter.
     """
 
     name: str
@@ -86,6 +150,27 @@ class Spec:
     budgets: Mapping[str, Budget]
     grids: Mapping[str, Grid] = field(default_factory=dict)
     proportions: tuple[float, float, float] = (15, 3, 2)
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    rows: Mapping[str, Row] = field(default_factory=dict)
+    sweep: Sweep | None = None
+
+    @property
+    def recipe(self) -> str:
+        """How all rows are fitted, in words."""
+        chosen = ", ".join(f"{name} = {value}" for name, value in self.parameters.items())
+        return f"our recipe with {chosen}" if chosen else "our recipe"
+
+    def row(self, name: str) -> Row:
+        """The row of that name; by default the method of that name."""
+        return self.rows.get(name, Row(name))
+
+    def rows_called(self, names: Sequence[str]) -> list[str]:
+        """Names of rows; that of a method stands for all rows with that method, if there are any."""
+        found: list[str] = []
+        for name in names:
+            of_method = [label for label, row in self.rows.items() if row.method == name]
+            found += [name] if name in self.rows else of_method or [name]
+        return found
 
 
 def pick(entries: Mapping[str, Entry], name: str, what: str) -> Entry:

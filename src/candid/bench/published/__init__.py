@@ -11,10 +11,11 @@ __all__ = ["Figure", "PublishedTable", "read_published"]
 
 @dataclass(frozen=True)
 class Figure:
-    """A mean over random splits and its standard error, None where the paper gives none."""
+    """A mean over random splits, and its standard error, None where the paper gives none; with so many decimals."""
 
     mean: float
     standard_error: float | None
+    decimals: int = 3
 
 
 #: (metric, data set, method) → what the paper reports.
@@ -27,7 +28,9 @@ def read_published(name: str) -> PublishedTable:
     lines = (line for line in text.splitlines() if not line.startswith("#"))
     return {
         (row["metric"], row["data"], row["method"]): Figure(
-            float(row["mean"]), float(row["standard_error"]) if row["standard_error"] else None
+            float(row["mean"]),
+            float(row["standard_error"]) if row["standard_error"] else None,
+            len(row["mean"].partition(".")[2]),
         )
         for row in csv.DictReader(lines)
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from candid.cli.bench.calibration import calibration
 from candid.cli.bench.overview import list_benchmarks
 from candid.cli.bench.race import race
 from candid.cli.bench.run import run
@@ -13,5 +14,5 @@ __all__ = ["bench"]
 
 bench = typer.Typer(help="Measure this library on this machine.", no_args_is_help=True)
 bench.command("list")(list_benchmarks)
-for command in (run, speed, race):
+for command in (run, speed, race, calibration):
     bench.command()(command)

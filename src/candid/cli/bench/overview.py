@@ -24,5 +24,5 @@ def _content(budget: Budget) -> str:
     chosen = "" if budget.choice is None else ", parameters chosen on validation rows"
     return (
         f"{count(len(budget.data), 'data set')}, {count(len(budget.methods), 'method')}, "
-        f"{count(len(budget.splits), 'split')}, M = {budget.n_inducing}{chosen}"
+        f"{count(len(budget.splits), 'split')}, {budget.size}{chosen}"
     )

@@ -60,7 +60,7 @@ def duration(seconds: float) -> str:
 
 def _name(event: Event) -> str:
     fit = event.fit
-    text = f"{fit.data}, {fit.method}, split {fit.split}"
+    text = f"{fit.data}, {fit.name}, split {fit.split}"
     tried = {name: value for name, value in fit.parameters.items() if name != "max_epochs"}
     if fit.purpose == "choice":
         text += ", trying " + ", ".join(f"{name} = {value:g}" for name, value in tried.items())

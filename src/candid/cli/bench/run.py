@@ -18,6 +18,7 @@ from candid.bench.picture import draw_comparisons
 from candid.bench.plan import known_methods
 from candid.bench.protocol import load_data
 from candid.bench.spec import pick
+from candid.bench.sweep_picture import COLUMNS, draw_sweep
 from candid.cli.bench.options import names
 from candid.cli.bench.progress import RunProgress
 from candid.cli.console import count, note, output, result_table
@@ -46,25 +47,29 @@ def run(
         bool, typer.Option("--resume/--fresh", help="Go on with the results that are there, or put them aside.")
     ] = True,
 ) -> None:
-    """Fit methods on data sets as a paper did, and set the results beside the published ones."""
-    chosen = find_spec(spec)
+    """Fit methods on data sets as a paper did, and set the results beside the published ones.
+
+    Fits that are in the results of a benchmark in a directory beside this one are not done again.
+    """
+    chosen, rows = find_spec(spec), names(methods, "--methods")
     content = pick(chosen.budgets, budget, "budget").narrowed(
-        names(data, "--data"), names(methods, "--methods"), splits
+        names(data, "--data"), rows and chosen.rows_called(rows), splits
     )
     content = _resized(content, inducing, epochs, choice_inducing, choice_epochs)
     directory = output_dir or Path("candid-bench") / f"{chosen.name.replace('/', '-')}-{budget}"
     console = output()
-    known, unknown = known_methods(content)
+    known, unknown = known_methods(chosen, content)
     if unknown:
         note(console, f"skipped, because this version does not have them: {', '.join(unknown)}")
     if not known:
         raise ValueError("no method is left; 'candid methods' lists them")
     tables = load_data(content.data)
     path = directory / "results.jsonl"
+    others = sorted(set(directory.absolute().parent.glob(f"*/{path.name}")) - {path.absolute()}) if resume else []
     if not resume and path.is_file():
         path.replace(path.with_name("results-before.jsonl"))
     with RunProgress(console) as progress:
-        runner = Runner(chosen, content, tables, Results(path), progress)
+        runner = Runner(chosen, content, tables, Results(path, others), progress)
         try:
             runner.run()
         except KeyboardInterrupt:
@@ -92,12 +97,11 @@ def _write(
     console: Console, directory: Path, spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outcome]
 ) -> None:
     """The page, the picture, and a table on the screen."""
-    comparisons = compare_with(read_published(spec.published), outcomes, "nll")
     table = result_table("NLL of test rows", "data", "method", "ours", "published", "difference", "seconds")
-    for entry in comparisons:
+    for entry in compare_with(read_published(spec.published), outcomes, "nll"):
         good = f" {GOOD}" if entry.at_least_as_good else ""
         ours = figure(entry.ours) if entry.ours is not None else "[red]failed[/]"
-        difference = number(entry.difference, sign=True) + good
+        difference = number(entry.difference, entry.decimals, sign=True) + good
         table.add_row(entry.data, entry.method, ours, figure(entry.published), difference, number(entry.seconds, 1))
     console.print(table)
     failed = sum(entry.record["error"] is not None for entry in outcomes)
@@ -106,9 +110,19 @@ def _write(
     (directory / "results.md").write_text(page(spec, name, budget, outcomes), encoding="utf-8")
     written = ["results.jsonl", "results.md"]
     try:
-        title = f"{spec.title}, M = {budget.n_inducing}"
-        draw_comparisons(comparisons, "test NLL", title).savefig(directory / "nll.png")
-        written.append("nll.png")
-    except ImportError as error:
+        written.append(_draw(directory, spec, f"{spec.title}, {budget.size}", outcomes))
+    except (ImportError, ValueError) as error:
         note(console, f"there is no picture: {error}")
     console.print(f"Written to {escape(str(directory))}: {', '.join(written)}", soft_wrap=True)
+
+
+def _draw(directory: Path, spec: Spec, title: str, outcomes: Sequence[Outcome]) -> str:
+    """Write the picture, and return the name of its file."""
+    published = read_published(spec.published)
+    if spec.sweep is None:
+        name, drawn = "nll.png", draw_comparisons(compare_with(published, outcomes, "nll"), "test NLL", title)
+    else:
+        columns = {metric: compare_with(published, outcomes, metric) for metric in COLUMNS}
+        name, drawn = "sweep.png", draw_sweep(spec.sweep, columns, title)
+    drawn.savefig(directory / name)
+    return name

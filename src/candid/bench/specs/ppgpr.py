@@ -1,10 +1,10 @@
-"""The benchmarks of accuracy, one published table each."""
+"""Tables of the PPGPR paper."""
 
 from __future__ import annotations
 
-from candid.bench.spec import Budget, Choice, Grid, Spec, pick
+from candid.bench.spec import Budget, Choice, Grid, Spec
 
-__all__ = ["SPECS", "find_spec"]
+__all__ = ["PPGPR_TABLES"]
 
 VARIATIONAL = Grid("beta", (0.1, 0.3, 0.5, 1.0))
 PREDICTIVE = Grid("beta", (0.01, 0.05, 0.2, 1.0))
@@ -51,10 +51,4 @@ PPGPR_TABLE_3 = Spec(
     },
 )
 
-#: Name of each benchmark of accuracy → what it is.
-SPECS = {spec.name: spec for spec in (PPGPR_TABLE_3,)}
-
-
-def find_spec(name: str) -> Spec:
-    """The benchmark called ``name``."""
-    return pick(SPECS, name, "benchmark")
+PPGPR_TABLES = (PPGPR_TABLE_3,)
