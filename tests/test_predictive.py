@@ -7,7 +7,14 @@ import pickle
 import numpy as np
 import pytest
 
-from candid.predictive import JointNormal, PredictiveMixture, PredictiveNormal
+from candid import metrics
+from candid.predictive import (
+    JointNormal,
+    PredictiveBernoulli,
+    PredictiveCategorical,
+    PredictiveMixture,
+    PredictiveNormal,
+)
 
 
 def normal(shape=(6,), seed=0) -> PredictiveNormal:
@@ -266,3 +273,107 @@ def test_joint_normal_forgives_rounding():
     assert np.linalg.eigvalsh(smooth)[0] < 0
     draws = JointNormal(np.zeros(40), smooth).sample(2000, random_state=0)
     np.testing.assert_allclose(draws.std(axis=0), 1.0, rtol=0.1)
+
+
+def categorical(rows=6, classes=("a", "b", "c"), seed=0) -> PredictiveCategorical:
+    return PredictiveCategorical(np.random.default_rng(seed).dirichlet(np.ones(len(classes)), size=rows), classes)
+
+
+def test_class_probabilities_of_labels():
+    p, y = categorical(), np.array(["a", "c", "b", "b", "a", "c"])
+    columns = [0, 2, 1, 1, 0, 2]
+    np.testing.assert_allclose(p.log_prob(y), np.log(p.probabilities[np.arange(6), columns]), rtol=1e-13)
+    np.testing.assert_allclose(p.log_prob(y[:, None]), p.log_prob(y))
+    np.testing.assert_allclose(p.log_prob("b"), p.log_probabilities[:, 1])
+    np.testing.assert_array_equal(p.mode, np.array(["a", "b", "c"])[p.probabilities.argmax(axis=1)])
+
+
+def test_classes_may_come_in_any_order():
+    p = PredictiveCategorical([[0.2, 0.3, 0.5]], [7, -1, 3])
+    np.testing.assert_allclose([p.log_prob(label)[0] for label in (7, -1, 3)], np.log([0.2, 0.3, 0.5]))
+
+
+def test_entropy_of_classes():
+    p = PredictiveCategorical([[1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3], [0.5, 0.25, 0.25]])
+    np.testing.assert_allclose(p.entropy(), [0.0, np.log(3), 1.5 * np.log(2)], atol=1e-15)
+
+
+def test_classes_are_drawn_with_their_probabilities():
+    p = categorical()
+    draws = p.sample(20_000, random_state=1)
+    assert draws.shape == (20_000, 6)
+    for k, label in enumerate(p.classes):
+        np.testing.assert_allclose((draws == label).mean(axis=0), p.probabilities[:, k], atol=0.015)
+    np.testing.assert_array_equal(draws, p.sample(20_000, random_state=np.random.default_rng(1)))
+
+
+def test_two_classes():
+    p = PredictiveBernoulli([0.0, 0.2, 1.0])
+    np.testing.assert_allclose(p.probabilities, [[1.0, 0.0], [0.8, 0.2], [0.0, 1.0]], rtol=1e-15)
+    np.testing.assert_allclose(p.probability, [0.0, 0.2, 1.0])
+    np.testing.assert_array_equal(p.mode, [0, 0, 1])
+    np.testing.assert_allclose(p.log_prob([1, 1, 1]), [-np.inf, np.log(0.2), 0.0])
+    np.testing.assert_array_equal(p.sample(50, 0)[:, [0, 2]], np.tile([0, 1], (50, 1)))
+
+
+def test_logarithms_keep_the_digits_of_nearly_certain_classes():
+    p = PredictiveBernoulli.from_log([[-1e-30, -69.0], [-400.0, 0.0]], ["no", "yes"])
+    np.testing.assert_allclose(p.log_prob(["yes", "no"]), [-69.0, -400.0])
+    np.testing.assert_allclose(PredictiveBernoulli([1e-20]).log_prob(0), -1e-20, rtol=1e-12)
+    # Nothing has to be normalised beforehand.
+    np.testing.assert_allclose(PredictiveCategorical.from_log(np.log([[2.0, 6.0]])).probabilities, [[0.25, 0.75]])
+
+
+@pytest.mark.parametrize("p", [categorical(), PredictiveBernoulli(np.linspace(0, 1, 6), ["a", "b"])], ids=["K", "2"])
+@pytest.mark.parametrize("rows", [slice(1, 4), [0, 5], np.array([True, False, False, True, True, False]), 2, -1])
+def test_rows_of_classes_can_be_selected(p, rows):
+    part, keep = p[rows], np.atleast_1d(np.arange(6)[rows])
+    assert type(part) is type(p)
+    np.testing.assert_allclose(part.probabilities, p.probabilities[keep], rtol=1e-14)
+    np.testing.assert_array_equal(part.classes, p.classes)
+
+
+def test_metrics_take_class_probabilities():
+    rng = np.random.default_rng(2)
+    p, two = categorical(60), PredictiveBernoulli(rng.random(60), ["n", "y"])
+    y, answer = p.sample(1, 3)[0], two.sample(1, 4)[0]
+    assert metrics.log_loss(y, p.probabilities, p.classes) == pytest.approx(-p.log_prob(y).mean())
+    assert metrics.error_rate(y, p.probabilities, p.classes) == pytest.approx(np.mean(p.mode != y))
+    assert metrics.log_loss(answer, two.probability, two.classes) == pytest.approx(-two.log_prob(answer).mean())
+    assert metrics.auc(answer, two.probability) == metrics.auc(answer, two.probabilities)
+
+
+def test_classes_cannot_be_changed_but_pickled():
+    p = categorical()
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(p)).log_prob("a"), p.log_prob("a"))
+    assert repr(p) == "PredictiveCategorical(6 rows, 3 classes)"
+    with pytest.raises(AttributeError, match="immutable"):
+        p.classes = np.arange(3)
+    with pytest.raises(ValueError, match="read-only"):
+        p.probabilities[0, 0] = 1.0
+    with pytest.raises(IndexError, match="rows only"):
+        p[:, 0]
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda: PredictiveCategorical([0.5, 0.5]), r"\(N, K\)"),
+        (lambda: PredictiveCategorical([[0.5, 0.6]]), "sum to one"),
+        (lambda: PredictiveCategorical([[1.5, -0.5]]), "non-negative"),
+        (lambda: PredictiveCategorical([[0.5, np.nan]]), "NaN"),
+        (lambda: PredictiveCategorical([[0.5, 0.5]], ["a", "a"]), "different labels"),
+        (lambda: PredictiveCategorical([[0.5, 0.5]], ["a", "b", "c"]), "different labels"),
+        (lambda: PredictiveCategorical.from_log([[0.0, np.inf]]), "diverged"),
+        (lambda: PredictiveCategorical.from_log([[0.0, np.nan]]), "diverged"),
+        (lambda: PredictiveBernoulli([[0.5]]), r"shape \(N,\)"),
+        (lambda: PredictiveBernoulli([1.2]), "between 0 and 1"),
+        (lambda: PredictiveBernoulli.from_log([[0.0, 0.0, 0.0]]), "two classes"),
+        (lambda: categorical().log_prob(["a", "b"]), "y has shape"),
+        (lambda: categorical().log_prob("d"), "not among the classes"),
+        (lambda: categorical().log_prob(1), "not among the classes"),
+    ],
+)
+def test_bad_class_probabilities_are_refused(build, message):
+    with pytest.raises(ValueError, match=message):
+        build()

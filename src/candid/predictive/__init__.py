@@ -3,7 +3,7 @@
 Arrays have shape ``(N,)`` for one output or ``(N, P)`` for several; mixtures carry their sites on one more, last, axis.
 Everything here is numpy in float64. Rows and outputs are described by their marginals; only :class:`JointNormal` knows
 how rows depend on each other. A standard deviation of zero is allowed and means a point mass, which counts half at its
-own position in ``cdf``.
+own position in ``cdf``. Class probabilities have shape ``(N, K)``, with one column for every class.
 
 References
 ----------
@@ -13,8 +13,16 @@ Grimit, Gneiting, Berrocal, Johnson (2006): the CRPS of a mixture of normals in 
 from __future__ import annotations
 
 from candid.predictive.base import Predictive
+from candid.predictive.classes import PredictiveBernoulli, PredictiveCategorical
 from candid.predictive.joint import JointNormal
 from candid.predictive.mixture import PredictiveMixture
 from candid.predictive.normal import PredictiveNormal
 
-__all__ = ["JointNormal", "Predictive", "PredictiveMixture", "PredictiveNormal"]
+__all__ = [
+    "JointNormal",
+    "Predictive",
+    "PredictiveBernoulli",
+    "PredictiveCategorical",
+    "PredictiveMixture",
+    "PredictiveNormal",
+]

@@ -81,7 +81,12 @@ class JointNormal(Frozen):
 
     @cached_property
     def _eigen(self) -> tuple[np.ndarray, np.ndarray]:
-        values, vectors = np.linalg.eigh(self.covariance)
+        diagonal = np.diag(self.covariance)
+        if np.count_nonzero(self.covariance) == np.count_nonzero(diagonal):
+            order = np.argsort(diagonal)
+            values, vectors = diagonal[order], np.eye(len(self))[:, order]
+        else:
+            values, vectors = np.linalg.eigh(self.covariance)
         if len(values) and values[0] < -1e-3 * np.abs(values).max():
             raise ValueError(
                 f"the covariance is not positive semi-definite: its smallest eigenvalue is {values[0]:.3g}"

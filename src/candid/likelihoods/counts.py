@@ -1,0 +1,143 @@
+"""Counts with a logistic link: binomial, and negative binomial.
+
+Both have log p(y|f) = a log σ(f) + b log σ(−f) + constant, with "successes" a and "failures" b that need not be whole
+numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from candid.likelihoods.base import Likelihood
+from candid.likelihoods.quadrature import average, log_average, window
+from candid.parameters import positive
+
+__all__ = ["Binomial", "BinomialRows", "NegativeBinomial", "NegativeBinomialRows"]
+
+
+@dataclass(frozen=True)
+class BinomialRows:
+    """y successes in ``trials`` independent trials, each a success with probability σ(f)."""
+
+    trials: Tensor
+
+    def expected_log_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """E log p(y|f) for f ~ N(mean, variance)."""
+        return self._ways(y) + _expected_log_power(y, self.trials - y, mean, variance)
+
+    def log_expected_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """log E p(y|f) for f ~ N(mean, variance)."""
+        return self._ways(y) + _log_expected_power(y, self.trials - y, mean, variance)
+
+    def _ways(self, y: Tensor) -> Tensor:
+        # log n!/(y! (n − y)!)
+        failures = self.trials - y
+        return (_log_gamma(self.trials + 1) - _log_gamma(y + 1) - _log_gamma(failures + 1)).to(y.dtype)
+
+
+@dataclass(frozen=True)
+class NegativeBinomialRows:
+    """A count y with mean ``concentration · exp(f)`` and variance mean + mean²/concentration."""
+
+    concentration: Tensor
+
+    def expected_log_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """E log p(y|f) for f ~ N(mean, variance)."""
+        return self._ways(y) + _expected_log_power(y, self.concentration, mean, variance)
+
+    def log_expected_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """log E p(y|f) for f ~ N(mean, variance)."""
+        return self._ways(y) + _log_expected_power(y, self.concentration, mean, variance)
+
+    def _ways(self, y: Tensor) -> Tensor:
+        # log Γ(y + r)/(Γ(r) y!)
+        r = self.concentration.double()
+        return (_log_gamma(y + r) - _log_gamma(r) - _log_gamma(y + 1)).to(y.dtype)
+
+
+class Binomial(Likelihood):
+    """Successes out of a known number of trials.
+
+    Parameters
+    ----------
+    trials : Tensor
+        Numbers of trials: of each training row (N×P), or one row (1×P) that holds everywhere.
+    """
+
+    trials: Tensor
+
+    def __init__(self, trials: Tensor) -> None:
+        super().__init__()
+        # Data, not parameters: checkpoints do without them.
+        self.register_buffer("trials", trials, persistent=False)
+
+    def at(self, index: Tensor | None = None, trials: Tensor | None = None) -> BinomialRows:
+        """The likelihood of training rows ``index``, or of other rows, which have to say their ``trials``."""
+        if index is None and trials is not None:
+            return BinomialRows(trials)
+        if len(self.trials) == 1:
+            return BinomialRows(self.trials)
+        if index is None:
+            raise ValueError("rows that are not training rows need their numbers of trials")
+        return BinomialRows(self.trials[index])
+
+    def subset(self, index: Tensor) -> Binomial:
+        part = copy.deepcopy(self)
+        if len(part.trials) > 1:
+            part.trials = part.trials[index]
+        return part
+
+
+class NegativeBinomial(Likelihood):
+    """Counts that scatter more than Poisson's; the concentration r is learned, one for each output.
+
+    p(y|f) = Γ(y + r)/(Γ(r) y!) σ(f)^y σ(−f)^r. As r grows with r·exp(f) fixed, it becomes Poisson's distribution.
+
+    Parameters
+    ----------
+    concentration : float
+        Where r starts.
+    n_outputs : int
+    batch_shape : tuple of int
+        Leading dimensions (chains).
+    """
+
+    def __init__(self, concentration: float = 1.0, n_outputs: int = 1, batch_shape: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.concentration = positive(torch.full((*batch_shape, 1, n_outputs), concentration))
+
+    def at(self, index: Tensor | None = None) -> NegativeBinomialRows:
+        return NegativeBinomialRows(self.concentration.value)
+
+
+def _expected_log_power(successes: Tensor, failures: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """E log σ(f)^a σ(−f)^b."""
+    successes, failures, mean, variance = torch.broadcast_tensors(successes, failures, mean, variance)
+    return average(lambda f: _log_power(f, successes, failures), mean, variance)
+
+
+def _log_expected_power(successes: Tensor, failures: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """log E σ(f)^a σ(−f)^b."""
+    successes, failures, mean, variance = torch.broadcast_tensors(successes, failures, mean, variance)
+
+    def log_power(f: Tensor) -> Tensor:
+        return _log_power(f, successes, failures)
+
+    def slope(f: Tensor) -> Tensor:
+        return successes * torch.sigmoid(-f) - failures * torch.sigmoid(f)
+
+    return log_average(log_power, mean, variance, window(log_power, slope, mean, variance))
+
+
+def _log_power(f: Tensor, successes: Tensor, failures: Tensor) -> Tensor:
+    return successes * logsigmoid(f) + failures * logsigmoid(-f)
+
+
+def _log_gamma(x: Tensor) -> Tensor:
+    """log Γ(x) in float64: large ones nearly cancel."""
+    return torch.lgamma(x.double())
