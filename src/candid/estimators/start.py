@@ -1,0 +1,158 @@
+"""Where a GP with inducing points starts: kernel, mean and noise close to where they belong, points among the rows."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from candid.engines import (
+    SMALL_POINTS,
+    Rows,
+    fit_by_evidence,
+    fit_by_neighbours,
+    fit_small,
+    nearest_rows,
+    place_points,
+)
+from candid.estimators.fitting import Setting
+from candid.families import Centred, Constant, Embedded, Family, Inducing, Mean, NetworkMean, metric_of
+from candid.kernels import Deep, Kernel, Scale, networks_in
+from candid.likelihoods import Gaussian
+from candid.priors import HyperPrior
+from candid.weights import Full
+
+__all__ = ["JITTER", "Start", "seen_by"]
+
+#: Share of the kernel's diagonal at which factorisations start.
+JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
+# Up to this many rows hyper-parameters are fitted to the exact marginal likelihood.
+FEW_ROWS = 500
+# Share of the time that this may take, and that a network may.
+WARM_SHARE, NETWORK_SHARE = 0.25, 0.5
+
+
+@dataclass(frozen=True)
+class Start:
+    """The start of one training run.
+
+    Attributes
+    ----------
+    setting : Setting
+    likelihood : Gaussian
+    prior : HyperPrior or None
+    seed : int
+    weight_decay : float
+        Of networks.
+    warm : bool
+        Whether kernel and mean have been fitted before points are placed, so that distances are known.
+    how : {"kmeans", "random"}
+        How points are placed.
+    in_features : bool
+        Whether they are features of rows rather than rows.
+    """
+
+    setting: Setting
+    likelihood: Gaussian
+    prior: HyperPrior | None
+    seed: int
+    weight_decay: float
+    warm: bool
+    how: str
+    in_features: bool
+
+    def fit(self, kernel: Kernel, mean: Mean) -> None:
+        """Move kernel, mean and noise, in place."""
+        if isinstance(mean, NetworkMean):
+            self._fit_network_mean(kernel, mean)
+        elif any(networks_in(kernel)):
+            self._fit_deep(kernel, mean)
+        else:
+            self._fit_plain(kernel, mean)
+
+    def points(self, kernel: Kernel, n_points: int, seed: int) -> Tensor:
+        """Inducing points of each output, (P, M, D); from a warm start, distances are in lengthscales."""
+        rows = self.setting.rows
+        x = _numbers(rows.x)
+        if not isinstance(kernel, Deep) or not (self.warm or self.in_features):
+            return self._for_each_output(place_points(x, n_points, self.how, seed, self._lengths(kernel, x.shape[1])))
+        features = _numbers(_features(kernel, rows))
+        lengths = self._lengths(kernel.base, features.shape[1])
+        places = place_points(features, n_points, self.how, seed, lengths)
+        if self.in_features:
+            return self._for_each_output(places)
+        unit = np.ones(features.shape[1]) if lengths is None else lengths
+        return self._for_each_output(x[nearest_rows(features / unit, places / unit)])
+
+    def given(self, points: np.ndarray) -> Tensor:
+        """Points that the user has given, in the units of the table."""
+        return self._for_each_output(self.setting.inputs(points))
+
+    def _fit_plain(self, kernel: Kernel, mean: Mean) -> None:
+        rows = self.setting.rows
+        fit = fit_by_evidence if len(rows) <= FEW_ROWS else fit_by_neighbours
+        fit(kernel, mean, self.likelihood, self.prior, rows, self.seed, time_budget=self._seconds(WARM_SHARE))
+
+    def _fit_deep(self, kernel: Kernel, mean: Mean) -> None:
+        """With the network, in a small model."""
+        if self.in_features and isinstance(kernel, Deep):
+            self._fit_small(Embedded(kernel.network, self._small(Inducing, kernel, kernel.base, mean)))
+        else:
+            self._fit_small(self._small(Inducing, kernel, kernel, mean))
+
+    def _fit_network_mean(self, kernel: Kernel, mean: NetworkMean) -> None:
+        """The kernel as if the mean were constant, then the mean, with a copy of the kernel that is not kept."""
+        rows = self.setting.rows
+        self._fit_plain(kernel, Constant(mean.n_features, mean.n_outputs).to(rows.x))
+        self._fit_small(self._small(Centred, kernel, copy.deepcopy(kernel), mean))
+        _share_out(kernel, self.likelihood)
+
+    def _small(self, kind: type[Inducing], kernel: Kernel, own: Kernel, mean: Mean) -> Inducing:
+        """A model with few points: of ``kernel``'s rows, or of its features if ``own`` is a kernel of these."""
+        points = replace(self, warm=False, how="kmeans").points(kernel, SMALL_POINTS, self.seed)
+        weights = Full(points.shape[-2], tuple(points.shape[:-2]))
+        return kind(own, mean, points, weights, JITTER[points.dtype]).to(points)
+
+    def _fit_small(self, family: Family) -> None:
+        rows, seconds = self.setting.rows, self._seconds(NETWORK_SHARE)
+        fit_small(family, self.likelihood, self.prior, rows, self.seed, self.weight_decay, seconds)
+
+    def _lengths(self, kernel: Kernel, n_features: int) -> np.ndarray | None:
+        return _numbers(metric_of(kernel, n_features)) if self.warm else None
+
+    def _for_each_output(self, points: np.ndarray) -> Tensor:
+        rows = self.setting.rows
+        return torch.as_tensor(points).to(rows.x).expand(rows.y.shape[1], *points.shape)
+
+    def _seconds(self, share: float) -> float | None:
+        time_left = self.setting.budget.left()
+        return None if time_left is None else share * time_left
+
+
+@torch.no_grad()
+def seen_by(family: Family, rows: Rows) -> Rows:
+    """The rows as inducing points see them: behind a network if there is one in front of the family."""
+    return replace(rows, x=_features(family, rows)) if isinstance(family, Embedded) else rows
+
+
+@torch.no_grad()
+def _features(owner: Deep | Embedded, rows: Rows) -> Tensor:
+    (features,) = owner.network.settled(rows.x)
+    return features
+
+
+@torch.no_grad()
+def _share_out(kernel: Kernel, likelihood: Gaussian) -> None:
+    """Give the kernel one half of what the mean leaves over, and the noise the other."""
+    noise = likelihood.noise
+    if noise is not None and not noise.fixed and isinstance(kernel, Scale) and not kernel.amplitude.fixed:
+        half = 0.5 * noise.value
+        kernel.amplitude.set(half.reshape(kernel.amplitude.raw.shape))
+        noise.set(half)
+
+
+def _numbers(values: Tensor) -> np.ndarray:
+    return values.double().cpu().numpy()
