@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
 from candid.engines import Problem, Rows
-from candid.families import Conditional, Decoupled, Exact, Inducing, Orthogonal, decoupled_kernel, make_mean
-from candid.kernels import make_kernel
+from candid.families import (
+    Conditional,
+    Decoupled,
+    Dropout,
+    Exact,
+    Inducing,
+    Neighbours,
+    Orthogonal,
+    Sparse,
+    Vecchia,
+    decoupled_kernel,
+    make_mean,
+)
+from candid.kernels import Kernel, make_kernel, make_network
 from candid.likelihoods import Gaussian
 from candid.parameters import hyperparameters
 from candid.weights import WEIGHTS
@@ -16,6 +30,8 @@ __all__ = [
     "conditional_problem",
     "decoupled_problem",
     "exact_problem",
+    "neighbour_problem",
+    "network_problem",
     "orthogonal_problem",
     "random_rows",
     "randomise",
@@ -71,19 +87,22 @@ def sparse_problem(
     points: Tensor | None = None,
     known: Tensor | None = None,
     seed: int = 0,
+    kind: Callable[..., Sparse] = Inducing,
+    **options,
 ) -> Problem:
-    """Inducing points at random parameters, in float64."""
+    """Inducing points at random parameters, in float64; further options are those of the ``kind`` of family."""
     generator = torch.Generator().manual_seed(1000 + seed)
     n_features, n_outputs = rows.x.shape[1], rows.y.shape[1]
     if points is None:
         points = separated_points(n_points, n_features, n_outputs, generator)
     likelihood = Gaussian(0.1, n_outputs, known)
-    family = Inducing(
+    family = kind(
         make_kernel(kernel, n_features, batch_shape=(n_outputs,)),
         make_mean(mean, n_features, n_outputs),
         points,
         WEIGHTS[weights](points.shape[-2], (n_outputs,)),
         jitter,
+        **options,
     )
     problem = Problem(family, likelihood, objective, {"kl": beta}).double()
     randomise(problem, generator)
@@ -142,34 +161,16 @@ def conditional_problem(
     weights: str = "full",
     objective: str = "elbo",
     kernel: str = "rbf",
-    n_points: int = 8,
-    beta: float = 1.0,
     omega_weight: float = 1.0,
-    jitter: float = 0.0,
-    mean: str = "constant",
-    points: Tensor | None = None,
-    known: Tensor | None = None,
-    seed: int = 0,
     **options,
 ) -> Problem:
-    """Decoupled lengthscales at random parameters, in float64; further options are those of the family."""
-    generator = torch.Generator().manual_seed(3000 + seed)
-    n_features, n_outputs = rows.x.shape[1], rows.y.shape[1]
-    if points is None:
-        points = separated_points(n_points, n_features, n_outputs, generator)
-    covariance = make_kernel(kernel, n_features, batch_shape=(n_outputs,))
-    family = Conditional(
-        covariance,
-        decoupled_kernel(covariance),
-        make_mean(mean, n_features, n_outputs),
-        points,
-        WEIGHTS[weights](points.shape[-2], (n_outputs,)),
-        jitter,
-        **options,
-    )
-    coefficients = {"kl": beta, "omega": omega_weight}
-    problem = Problem(family, Gaussian(0.1, n_outputs, known), objective, coefficients).double()
-    randomise(problem, generator)
+    """Decoupled lengthscales at random parameters, in float64; options as of :func:`sparse_problem` and the family."""
+
+    def with_two_kernels(kernel: Kernel, *parts, **options) -> Conditional:
+        return Conditional(kernel, decoupled_kernel(kernel), *parts, **options)
+
+    problem = sparse_problem(rows, weights, objective, kernel, kind=with_two_kernels, **options)
+    problem.coefficients["omega"] = omega_weight
     return problem
 
 
@@ -188,4 +189,50 @@ def exact_problem(
     )
     problem = Problem(family, likelihood, "marginal_likelihood").double()
     randomise(problem, torch.Generator().manual_seed(1000 + seed))
+    return problem
+
+
+def neighbour_problem(
+    rows: Rows,
+    k: int = 6,
+    kernel: str = "matern52",
+    mean: str = "constant",
+    known: Tensor | None = None,
+    seed: int = 0,
+    objective: str = "predictive",
+    **options,
+) -> Problem:
+    """Neighbours at random parameters, in float64; with those of :func:`exact_problem` for the same seed.
+
+    An ``order`` makes it Vecchia's; further options are those of the family.
+    """
+    n_features, n_outputs = rows.x.shape[1], rows.y.shape[1]
+    likelihood = Gaussian(0.1, n_outputs, known)
+    kind = Vecchia if "order" in options else Neighbours
+    family = kind(
+        make_kernel(kernel, n_features, batch_shape=(n_outputs,)),
+        make_mean(mean, n_features, n_outputs),
+        rows.x,
+        likelihood.sites(rows.y),
+        rows.weight,
+        n_neighbours=k,
+        **options,
+    )
+    problem = Problem(family, likelihood, objective).double()
+    randomise(problem, torch.Generator().manual_seed(1000 + seed))
+    family.refresh(0)
+    return problem
+
+
+def network_problem(
+    rows: Rows, features=(6, 4), dropout: float = 0.3, n_passes: int = 5, known: Tensor | None = None, seed: int = 0
+) -> Problem:
+    """A network with dropout at random parameters, in float64."""
+    n_features, n_outputs = rows.x.shape[1], rows.y.shape[1]
+    family = Dropout(make_network(features, n_features, seed), n_outputs, dropout, n_passes, seed)
+    problem = Problem(family, Gaussian(0.1, n_outputs, known), "elbo").double()
+    generator = torch.Generator().manual_seed(4000 + seed)
+    with torch.no_grad():
+        for parameter in problem.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, dtype=torch.float64, generator=generator))
     return problem

@@ -9,7 +9,7 @@ import pytest
 from sklearn.base import clone
 
 import candid
-from candid import ExactGPRegressor, SparseGPRegressor, make_gp
+from candid import ExactGPRegressor, NeighborGPRegressor, NetworkRegressor, SparseGPRegressor, make_gp
 from candid.methods import METHODS, Composition, check_compatible, compatible, find_method, methods
 from candid.objectives import EVIDENCES, ROW_OBJECTIVES
 
@@ -30,6 +30,14 @@ PUBLISHED = {
 COLLAPSED = ("sgpr", "fitc")
 # Rows of the paper on decoupled conditionals.
 CONDITIONAL = {"dcsvgp": "elbo", "dcppgpr": "predictive"}
+# Those with networks, and what is decoupled in them.
+DEEP = {"dkl": None, "dcdkl": "features", "meandkl": "features"}
+NETWORKS = {f"{plain}-{suffix}": decouple for suffix, decouple in DEEP.items() for plain in ("svgp", "ppgpr")}
+NETWORKS |= {"nnsvgp": "mean", "nnppgpr": "mean"}
+# Those of nearest neighbours, and their objectives.
+NEIGHBOURS = {"loo-k": "loo", "mll-k": "mll", "vecchia": "vecchia"}
+# Families that the table knows by another name than that of their class.
+FAMILIES = {"Dropout": "network"}
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +51,7 @@ def test_the_public_table_is_the_table():
     rows = candid.methods()
     assert rows == methods() == tuple(METHODS.values())
     assert [row.name for row in rows] == list(METHODS)
-    assert {"exact", *COLLAPSED, *PUBLISHED, *CONDITIONAL} == set(METHODS)
+    assert {"exact", *COLLAPSED, *PUBLISHED, *CONDITIONAL, *NETWORKS, *NEIGHBOURS, "mc-dropout"} == set(METHODS)
 
 
 def test_the_table_prints_one_line_for_each_method():
@@ -65,7 +73,7 @@ def test_every_row_is_complete_and_consistent(row):
     assert row.tasks == ("regression",)
     assert row.made_of.objective in ROW_OBJECTIVES or row.made_of.objective in EVIDENCES
     assert compatible(row.made_of.family, row.made_of.objective, "gaussian")
-    assert set(row.made_of.steppers) <= {"all", "weights", "points", "rest"}
+    assert set(row.made_of.steppers) <= {"all", "weights", "points", "network", "rest"}
 
 
 def by_adam(made_of: Composition) -> Composition:
@@ -78,7 +86,8 @@ def by_adam(made_of: Composition) -> Composition:
 @pytest.mark.parametrize("name", METHODS)
 def test_every_row_makes_an_estimator_that_fits(name, recipe, table):
     X, y = table
-    short = {} if name == "exact" else {"n_inducing": 10, "max_epochs": 3}
+    few = {"max_epochs": 3}
+    short = {"exact": {}, **dict.fromkeys([*NEIGHBOURS, "mc-dropout"], few)}.get(name, {"n_inducing": 10, **few})
     gp = make_gp(name, recipe=recipe, task="regression", random_state=0, **short)
     row = find_method(name)
     assert type(gp).__name__ == row.estimator
@@ -89,7 +98,7 @@ def test_every_row_makes_an_estimator_that_fits(name, recipe, table):
     assert (std > 0).all()
     problem = gp._fitted.problem
     assert problem.objective == row.made_of.objective
-    assert type(problem.family).__name__.lower() == row.made_of.family
+    assert FAMILIES.get(type(problem.family).__name__, type(problem.family).__name__.lower()) == row.made_of.family
     if row.made_of.weights is not None:
         assert type(problem.family.weights).__name__.lower() == row.made_of.weights
 
@@ -114,6 +123,35 @@ def test_the_published_protocol_of_decoupled_conditionals(name):
     assert (gp.kernel, gp.ard, gp.mean, gp.init) == ("rbf", False, "zero", "random")
     assert (gp.batch_size, gp.max_epochs, gp.lr, gp.q_lr, gp.schedule) == (1024, 300, 0.005, 0.005, "thirds")
     assert (gp.optimizer, gp.decoupled, gp.whiten, gp.omega_weight) == ("adam", ("lengthscale",), "mean", 0.001)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_rows_with_networks(name):
+    for gp in (make_gp(name), make_gp(name, recipe="paper")):
+        assert (gp.features, gp.decouple, gp.inducing_space) == ("dc", NETWORKS[name], "input")
+        assert gp.covariance_features == (None if "meandkl" in name else "same")
+        assert gp.objective == ("elbo" if "svgp" in name else "predictive")
+    assert (gp.kernel, gp.ard, gp.init, gp.max_epochs, gp.weight_decay) == ("rbf", False, "random", 300, 0.0)
+    assert make_gp(name).validation_fraction > 0
+
+
+@pytest.mark.parametrize("name", NEIGHBOURS)
+def test_the_published_protocol_of_neighbours(name):
+    gp = make_gp(name, recipe="paper")
+    assert isinstance(gp, NeighborGPRegressor)
+    assert (gp.objective, gp.n_neighbors, gp.init) == (NEIGHBOURS[name], "auto", "cold")
+    assert (gp.kernel, gp.ard, gp.mean) == ("matern52", True, "constant")
+    assert (gp.batch_size, gp.lr, gp.schedule) == (128, 0.03, "quarters")
+    assert make_gp(name).get_params() == NeighborGPRegressor(objective=NEIGHBOURS[name]).get_params()
+
+
+def test_the_published_protocol_of_dropout():
+    net = make_gp("mc-dropout", recipe="paper")
+    assert isinstance(net, NetworkRegressor)
+    assert (net.features, net.dropout, net.n_passes) == ("ppgpr", 0.1, 50)
+    assert (net.batch_size, net.max_epochs, net.lr, net.schedule) == (1000, 200, 0.01, "step")
+    assert net.standardize
+    assert make_gp("mc-dropout").get_params() == NetworkRegressor().get_params()
 
 
 def test_the_published_exact_model():

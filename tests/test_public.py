@@ -44,6 +44,8 @@ WITH_EXAMPLES = sorted(
 def test_the_names_users_rely_on():
     assert {
         "ExactGPRegressor",
+        "NeighborGPRegressor",
+        "NetworkRegressor",
         "SparseGPRegressor",
         "__version__",
         "datasets",
@@ -80,9 +82,10 @@ def test_every_parameter_of_an_estimator_is_documented():
     shared = inspect.getdoc(candid.SparseGPRegressor) or ""
     for name in candid.SparseGPRegressor().get_params():
         assert f"\n{name} :" in shared, f"SparseGPRegressor does not say what {name} is"
-    exact = inspect.getdoc(candid.ExactGPRegressor) or ""
-    for name in candid.ExactGPRegressor().get_params():
-        assert name in exact, f"ExactGPRegressor does not say what {name} is"
+    for kind in (candid.ExactGPRegressor, candid.NeighborGPRegressor, candid.NetworkRegressor):
+        own = inspect.getdoc(kind) or ""
+        for name in kind().get_params():
+            assert name in own, f"{kind.__name__} does not say what {name} is"
 
 
 def test_the_version_is_that_of_the_project():

@@ -16,13 +16,16 @@ __all__ = ["Batch", "Evaluation", "JointPrior", "LowRankPrior", "Marginal"]
 
 @dataclass(frozen=True)
 class Batch:
-    """Some rows of the table. ``total`` is the sum of the weights of *all* training rows: the ``N`` of the formulas."""
+    """Some rows of the table. ``total`` is the sum of the weights of *all* training rows: the ``N`` of the formulas.
+
+    Several groups of rows, for the joint density of each, are a leading axis of everything.
+    """
 
     x: Float[Tensor, "*chains b d"]
-    y: Float[Tensor, "b p"]
-    weight: Float[Tensor, " b"]
+    y: Float[Tensor, "*groups b p"]
+    weight: Float[Tensor, "*groups b"]
     total: float
-    index: Int[Tensor, " b"] | None = None  # which training rows these are; None for rows that are not training rows
+    index: Int[Tensor, "*groups b"] | None = None  # which training rows these are; None for other rows
 
 
 @dataclass(frozen=True)
@@ -36,11 +39,20 @@ class Marginal:
     mean: Float[Tensor, "*#axes n p"]
     residual: Float[Tensor, "*#axes n p"]
     spread: Float[Tensor, "*#axes n p"]
-    log_weight: Tensor | None = None  # of each site, normalised; None where there is no site axis
+    log_weight: Tensor | None = None  # (site, 1), normalised; None where there is no site axis
 
     @property
     def variance(self) -> Tensor:
         return self.residual + self.spread
+
+    def moments(self) -> tuple[Tensor, Tensor]:
+        """Latent mean and variance of each row, of the whole mixture where there are sites."""
+        if self.log_weight is None:
+            return self.mean, self.variance
+        weight = self.log_weight.exp().unsqueeze(-1)
+        mean = (weight * self.mean).sum(-3)
+        # Σ ω v + Σ ω (μ − Σωμ)²
+        return mean, (weight * (self.variance + (self.mean - mean.unsqueeze(-3)).square())).sum(-3)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,8 @@ __all__ = [
     "DECOUPLED",
     "EXACT",
     "METHODS",
+    "NEIGHBOURS",
+    "NETWORK",
     "Composition",
     "Method",
     "MethodTable",
@@ -36,6 +38,9 @@ FITC = "Snelson, Ghahramani (2006), Sparse Gaussian processes using pseudo-input
 BSGP = "Rossi, Heinonen, Bonilla, Shen, Filippone (2021), Sparse Gaussian processes revisited"
 ROBUST = "Knoblauch (2019), Robust deep Gaussian processes"
 OD = "Salimbeni, Cheng, Boots, Deisenroth (2018), Orthogonally decoupled variational Gaussian processes"
+LOO = "Jankowiak, Pleiss (2022), Scalable cross validation losses for Gaussian process models"
+VECCHIA = "Katzfuss, Guinness (2021), A general framework for Vecchia approximations of Gaussian processes"
+DROPOUT = "Gal, Ghahramani (2016), Dropout as a Bayesian approximation"
 DC = "Zhu, Wu, Maus, Gardner, Bindel (2023), Variational Gaussian processes with decoupled conditionals"
 
 #: Row objectives that are lower bounds of an evidence: q(u) may follow natural gradients.
@@ -44,7 +49,14 @@ BOUNDS = ("elbo", "vfitc", "fitc_elbo")
 COLLAPSED = ("sgpr", "fitc")
 #: Which family the estimators' parameter ``decouple`` stands for.
 DECOUPLED: Mapping[str | None, str] = MappingProxyType(
-    {None: "inducing", "inducing": "decoupled", "orthogonal": "orthogonal", "kernel": "conditional"}
+    {
+        None: "inducing",
+        "inducing": "decoupled",
+        "orthogonal": "orthogonal",
+        "kernel": "conditional",
+        "features": "conditional",
+        "mean": "centred",
+    }
 )
 
 #: Which objectives a family can be trained with, and which likelihoods each pair supports.
@@ -54,6 +66,10 @@ COMPATIBLE: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
         **{(family, score): ("gaussian",) for family in DECOUPLED.values() for score in ("predictive", "robust")},
         **{("inducing", objective): ("gaussian",) for objective in COLLAPSED},
         ("exact", "marginal_likelihood"): ("gaussian",),
+        ("neighbours", "predictive"): ("gaussian",),
+        ("neighbours", "marginal_likelihood"): ("gaussian",),
+        ("vecchia", "chain_rule"): ("gaussian",),
+        ("network", "elbo"): ("gaussian",),
     }
 )
 
@@ -76,6 +92,16 @@ COLLAPSED_MOST_ROWS = 100_000
 
 #: How an exact GP is made.
 EXACT = Composition("exact", None, "marginal_likelihood", {"all": "lbfgs"})
+#: How a GP of nearest neighbours is made, by the estimator's name of its objective.
+NEIGHBOURS: Mapping[str, Composition] = MappingProxyType(
+    {
+        "loo": Composition("neighbours", None, "predictive", {"all": "adam"}),
+        "mll": Composition("neighbours", None, "marginal_likelihood", {"all": "adam"}),
+        "vecchia": Composition("vecchia", None, "chain_rule", {"all": "adam"}),
+    }
+)
+#: How a network with dropout is made.
+NETWORK = Composition("network", None, "elbo", {"network": "adam", "rest": "adam"})
 
 
 def inducing_points(
@@ -88,8 +114,8 @@ def inducing_points(
     objective : str
     covariance : {"none", "diagonal", "full"}
         Covariance of q(u).
-    decouple : {None, "inducing", "orthogonal", "kernel"}
-        Whether the mean has inducing points, or hyper-parameters, of its own.
+    decouple : {None, "inducing", "orthogonal", "kernel", "features", "mean"}
+        Whether the mean has inducing points, hyper-parameters or a network of its own, or is a network.
     optimizer : {"auto", "adam", "natural"}
         How q(u) moves. "auto": along natural gradients where they are defined, which is for a full covariance of points
         that mean and variance share, and lower bounds of an evidence; elsewhere by a damped Adam.
@@ -105,7 +131,9 @@ def inducing_points(
         )
     stepper = optimizer if optimizer != "auto" else "natural" if natural else "damped"
     weights = "delta" if covariance == "none" else covariance
-    return Composition(family, weights, objective, {"weights": stepper, "points": "adam", "rest": "adam"})
+    return Composition(
+        family, weights, objective, {"weights": stepper, "points": "adam", "network": "adam", "rest": "adam"}
+    )
 
 
 @dataclass(frozen=True)
@@ -154,6 +182,8 @@ class Method:
         return f"{self.name:<12} {self.summary} [{facts}]"
 
 
+# Parameters of an estimator that decide what a GP with inducing points is made of.
+COMPOSING = ("objective", "covariance", "decouple")
 # The protocol of the PPGPR paper: Adam at 0.01 with step decay, k-means, a cold start.
 PPGPR_PROTOCOL = MappingProxyType(
     {
@@ -185,6 +215,20 @@ DC_PROTOCOL = MappingProxyType(
         "schedule": "thirds",
     }
 )
+# The protocol of the paper on leave-one-out losses, with the number of neighbours chosen on validation data. The number
+# of steps is that of a cold start.
+LOO_PROTOCOL = MappingProxyType(
+    {
+        "kernel": "matern52",
+        "mean": "constant",
+        "n_neighbors": "auto",
+        "init": "cold",
+        "batch_size": 128,
+        "lr": 0.03,
+        "schedule": "quarters",
+        "standardize": True,
+    }
+)
 # Published without stochastic optimisation: L-BFGS on all rows.
 COLLAPSED_PROTOCOL = MappingProxyType(
     {"kernel": "matern52", "mean": "zero", "n_inducing": 1000, "init": "kmeans", "standardize": True}
@@ -205,12 +249,44 @@ def _sparse(
         summary=summary,
         paper=paper,
         cost="M²N" if collapsed else "M²B + M³",
-        made_of=inducing_points(**parameters),
+        made_of=inducing_points(**{name: parameters[name] for name in COMPOSING if name in parameters}),
         estimator="SparseGPRegressor",
         parameters=parameters,
         candid=candid,
         published={**(COLLAPSED_PROTOCOL if collapsed else PPGPR_PROTOCOL), **published},
         most_rows=COLLAPSED_MOST_ROWS if collapsed else None,
+    )
+
+
+def _deep(suffix: str, summary: str, parameters: Mapping[str, Any]) -> list[Method]:
+    """Two rows with a network, one for each objective of the paper; without a suffix these are nnsvgp and nnppgpr."""
+    return [
+        _sparse(
+            f"{name}-{suffix}" if suffix else f"nn{name}",
+            summary.format(plain),
+            {"objective": objective, "covariance": "full", "features": "dc", **parameters},
+            # A network can learn a table by heart; rows that are held out tell which epoch was the best.
+            {"beta": beta, "validation_fraction": 0.1, "patience": 100},
+            {"beta": 1.0, **DC_PROTOCOL, "weight_decay": 0.0},
+            paper=DC,
+        )
+        for name, plain, objective, beta in (
+            ("svgp", "svgp", "elbo", 1.0),
+            ("ppgpr", "ppgpr-chol", "predictive", 0.2),
+        )
+    ]
+
+
+def _neighbours(name: str, summary: str, objective: str, paper: str = LOO) -> Method:
+    return Method(
+        name=name,
+        summary=summary,
+        paper=paper,
+        cost="k³B",
+        made_of=NEIGHBOURS[objective],
+        estimator="NeighborGPRegressor",
+        parameters={"objective": objective},
+        published=LOO_PROTOCOL,
     )
 
 
@@ -339,6 +415,44 @@ ROWS = (
         {"beta": 0.2},
         {"beta": 1.0, **DC_PROTOCOL},
         paper=DC,
+    ),
+    *_deep("dkl", "{} behind a network", {}),
+    *_deep(
+        "dcdkl",
+        "{} behind networks, one for the mean and one for the covariance",
+        {"decouple": "features"},
+    ),
+    *_deep(
+        "meandkl",
+        "{} in which a network is in front of the mean's kernel only",
+        {"decouple": "features", "covariance_features": None},
+    ),
+    *_deep("", "network as the mean of a GP, whose inducing points shape the variance: {}", {"decouple": "mean"}),
+    _neighbours("loo-k", "nearest neighbours: the leave-one-out density of each row given k others", "loo"),
+    _neighbours("mll-k", "nearest neighbours: the marginal likelihood of groups of k rows", "mll"),
+    _neighbours(
+        "vecchia", "nearest neighbours among earlier rows: the chain rule with k rows in each term", "vecchia", VECCHIA
+    ),
+    Method(
+        name="mc-dropout",
+        summary="network with dropout, whose thinned copies are the components of the prediction; no GP",
+        paper=DROPOUT,
+        cost="B × weights",
+        made_of=NETWORK,
+        estimator="NetworkRegressor",
+        parameters={},
+        # As a baseline of the PPGPR paper, which chose p, and the noise variance 1/τ (here alpha, or learned), on
+        # validation data. It does not say what the weight decay was, nor the batch size of these experiments.
+        published={
+            "features": "ppgpr",
+            "dropout": 0.1,
+            "n_passes": 50,
+            "batch_size": 1000,
+            "max_epochs": 200,
+            "lr": 0.01,
+            "schedule": "step",
+            "standardize": True,
+        },
     ),
 )
 METHODS: Mapping[str, Method] = MappingProxyType({row.name: row for row in ROWS})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from candid.engines import Rows, fit_by_evidence, fit_by_neighbours, place_points
+from candid.engines import Rows, fit_by_evidence, fit_by_neighbours, nearest_rows, place_points
 from candid.families import make_mean
 from candid.kernels import make_kernel
 from candid.likelihoods import Gaussian
@@ -135,3 +135,8 @@ def test_neighbours_find_lengthscale_and_noise(dtype):
     assert likelihood.noise.value.sqrt().item() == pytest.approx(0.05, rel=0.5)
     assert kernel.base.lengthscale.value.item() < 0.2
     assert kernel.base.lengthscale.raw.dtype == dtype
+
+
+def test_the_rows_next_to_some_places_each_once():
+    x = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]])
+    assert nearest_rows(x, np.array([[0.9, 0.1], [0.1, 0.1], [0.0, -1.0]])).tolist() == [0, 1]

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import copy
+from functools import partial
+
 import pytest
 import torch
 from scipy.stats import norm
 
 from candid.engines import problem as problem_module
+from candid.families import Embedded
+from candid.kernels import make_network
 from candid.objectives import elbo
-from small_models import decoupled_problem, exact_problem, random_rows, sparse_problem
+from small_models import conditional_problem, decoupled_problem, exact_problem, random_rows, sparse_problem
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
@@ -48,11 +53,53 @@ def test_groups_are_disjoint_and_complete():
     assert set(groups["points"]) == {id(family.mean_points), id(family.points)}
 
 
+def test_the_parameters_of_networks_are_a_group():
+    problem = decoupled_problem(random_rows(10), "diagonal")
+    before = {name: [id(p) for p in parameters] for name, parameters in problem.groups().items()}
+    network = problem.family = Embedded(make_network((4, 2), 2).double(), problem.family)
+    network.network.layers[0].weight.requires_grad_(False)
+    learned = [id(p) for p in network.network.parameters() if p.requires_grad]
+    groups = {name: [id(p) for p in parameters] for name, parameters in problem.groups().items()}
+    assert before["network"] == []
+    assert len(learned) == 3
+    assert groups["network"] == learned
+    assert all(groups[name] == before[name] for name in ("weights", "points", "rest"))
+    assert sorted(groups["all"]) == sorted([*before["all"], *learned])
+    together = {name: [id(p) for p in parameters] for name, parameters in problem.groups(False).items()}
+    assert together["network"] == []
+    assert sorted(together["rest"]) == sorted([*before["rest"], *learned])
+
+
 def test_fixed_parameters_are_in_no_group():
     problem = sparse_problem(random_rows(10))
     problem.likelihood.noise.fix()
     for parameters in problem.groups().values():
         assert all(parameter is not problem.likelihood.noise.raw for parameter in parameters)
+
+
+@pytest.mark.parametrize("most_rows", [4096, 12])
+@pytest.mark.parametrize("whiten", ["mean", "covariance"])
+def test_where_a_run_stands_is_the_loss_of_batches_as_training_sees_them(whiten, most_rows, monkeypatch):
+    """Ω depends on how many rows are together; neighbours in the table are in different batches."""
+    monkeypatch.setattr(problem_module, "STANDING_ROWS", most_rows)
+    rows = random_rows(23, seed=10, weighted=True)
+    problem = conditional_problem(rows, whiten=whiten, seed=11)
+    index = torch.arange(0, 23, 1 if most_rows == 4096 else 2)
+    parts = [index[0::3], index[1::3], index[2::3]] if most_rows == 4096 else [index[0::2], index[1::2]]
+    shares = [float(rows.weight[part].sum() / rows.weight[index].sum()) for part in parts]
+    expected = sum(share * problem.loss(rows.batch(part)).item() for share, part in zip(shares, parts, strict=True))
+    assert problem.standing(rows, 8) == pytest.approx(expected, rel=1e-12)
+    assert problem.standing(rows, 100) == problem.standing(rows) == problem.loss(rows.batch(index)).item()
+    behind_a_network = copy.deepcopy(problem)
+    behind_a_network.family = Embedded(make_network((4, 2), 2).double(), behind_a_network.family)
+    assert behind_a_network.standing(rows, 8) != behind_a_network.standing(rows)
+
+
+@pytest.mark.parametrize("build", [sparse_problem, exact_problem, partial(conditional_problem, with_omega=False)])
+def test_other_losses_do_not_depend_on_batches(build):
+    rows = random_rows(23, seed=12, weighted=True)
+    problem = build(rows, seed=13)
+    assert problem.standing(rows, 8) == problem.loss(rows.whole()).item()
 
 
 @pytest.mark.parametrize("chunk", [8192, 7])

@@ -23,6 +23,11 @@ def test_thirds():
     assert found == pytest.approx([1.0, 1.0, 0.2, 0.2, 0.04, 0.04])
 
 
+def test_quarters():
+    found = [SCHEDULES["quarters"](done) for done in (0.0, 0.24, 0.25, 0.49, 0.5, 0.74, 0.75, 0.99)]
+    assert found == pytest.approx([1.0, 1.0, 0.2, 0.2, 0.04, 0.04, 0.008, 0.008])
+
+
 def test_cosine():
     found = [SCHEDULES["cosine"](done) for done in (0.0, 0.05, 0.5, 1.0)]
     # 0.01 at the start, half way up after a twentieth, then half a wave down

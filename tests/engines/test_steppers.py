@@ -8,6 +8,8 @@ from torch import nn
 
 from candid.engines import Plan, train
 from candid.engines.steppers import LBFGS, Adam, DampedAdam, make_steppers, take_step
+from candid.families import Embedded
+from candid.kernels import make_network
 from candid.linalg import NotPositiveDefinite
 from small_models import exact_problem, random_rows, sparse_problem
 
@@ -100,14 +102,15 @@ def test_adam_is_adam():
 
 @pytest.mark.parametrize("kind", [Adam, DampedAdam])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_adam_takes_the_steps_of_its_optimizer(kind, dtype, generator):
+@pytest.mark.parametrize("decay", [0.0, 0.3])
+def test_adam_takes_the_steps_of_its_optimizer(kind, dtype, decay, generator):
     """Bit for bit: also with rates that change, for parameters that sometimes have no gradient, and after a restart."""
     start = [torch.randn(size, generator=generator).to(dtype) for size in (3, 40, 1)]
     ours, theirs = ([nn.Parameter(value.clone()) for value in start] for _ in range(2))
-    stepper, reference = kind(ours, lr=0.1), kind(theirs, lr=0.1)
+    stepper, reference = kind(ours, 0.1, decay), kind(theirs, 0.1, decay)
     for step in range(8):
         if step == 5:
-            memory, stepper = stepper.state(), kind(ours, lr=0.1)
+            memory, stepper = stepper.state(), kind(ours, 0.1, decay)
             stepper.restore(memory)
         for place, (a, b) in enumerate(zip(ours, theirs, strict=True)):
             idle = place == 2 and step % 3 != 1
@@ -118,6 +121,17 @@ def test_adam_takes_the_steps_of_its_optimizer(kind, dtype, generator):
         stepper.advance(lambda: 0.0)
         reference.optimizer.step()
         assert all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+def test_weight_decay_is_half_the_sum_of_squares():
+    x, y = (nn.Parameter(torch.tensor([1.0, -2.0], dtype=torch.float64)) for _ in range(2))
+    decayed, _ = evaluator(lambda: (x**4).sum(), x)
+    penalised, _ = evaluator(lambda: (y**4).sum() + 0.5 * 0.7 * y.square().sum(), y)
+    steppers = Adam([x], 0.1, weight_decay=0.7), Adam([y], 0.1)
+    for _ in range(4):
+        take_step([steppers[0]], decayed)
+        take_step([steppers[1]], penalised)
+    torch.testing.assert_close(x.detach(), y.detach())
 
 
 def test_steppers_that_need_one_gradient_share_it():
@@ -161,3 +175,42 @@ def test_a_group_without_parameters_has_no_stepper():
     assert (
         len(make_steppers({"weights": "adam", "rest": "lbfgs"}, problem.groups(), {"weights": 0.1, "rest": 0.1})) == 1
     )
+
+
+def with_network(rows):
+    problem = sparse_problem(random_rows(10, seed=5), seed=6)
+    problem.family = Embedded(make_network((4, 2), rows.x.shape[1]).double(), problem.family)
+    return problem
+
+
+@pytest.mark.parametrize("steppers", [{"network": "adam", "rest": "adam"}, {"rest": "adam"}, {"all": "adam"}])
+def test_a_network_learns_whether_or_not_it_is_named(steppers):
+    rows = random_rows(30, seed=7)
+    problem, start = with_network(rows), with_network(rows)
+    train(problem, rows, Plan(steppers, max_epochs=2, batch_size=8, lr=0.03))
+    pairs = zip(problem.family.network.parameters(), start.family.network.parameters(), strict=True)
+    assert not any(torch.equal(after, before) for after, before in pairs)
+
+
+def test_rate_and_decay_of_a_network_are_its_own():
+    rows = random_rows(30, seed=8)
+    problem, reference = with_network(rows), with_network(rows)
+    steppers = {"network": "adam", "rest": "adam"}
+    train(problem, rows, Plan(steppers, 1, 30, 0.01, rates={"network": 0.03}, decay={"network": 0.5}))
+    network = reference.family.network
+    theirs = [
+        torch.optim.Adam(network.parameters(), lr=0.03, weight_decay=0.5),
+        torch.optim.Adam(reference.groups()["rest"], lr=0.01),
+    ]
+    reference.loss(rows.whole()).backward()
+    for optimizer in theirs:
+        optimizer.step()
+    for name in ("network", "rest"):
+        for ours, expected in zip(problem.groups()[name], reference.groups()[name], strict=True):
+            torch.testing.assert_close(ours.detach(), expected.detach())
+
+
+def test_only_adam_decays():
+    problem = exact_problem(random_rows(10))
+    with pytest.raises(TypeError, match="weight_decay"):
+        make_steppers({"rest": "lbfgs"}, problem.groups(), {"rest": 0.1}, {"rest": 0.1})

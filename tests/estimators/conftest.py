@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from candid import ExactGPRegressor, SparseGPRegressor, make_gp
+from candid import ExactGPRegressor, NeighborGPRegressor, SparseGPRegressor, make_gp
 
 
 @pytest.fixture(scope="session")
@@ -33,14 +33,22 @@ def quick():
     return partial(SparseGPRegressor, n_inducing=20, max_epochs=20, lr=0.01, random_state=0)
 
 
-METHODS = ("exact", "svgp", "ppgpr-chol", "ppgpr-mf", "ppgpr-delta", "map")
+@pytest.fixture
+def hasty(monkeypatch):
+    """Networks start from a small model that has hardly been trained."""
+    monkeypatch.setattr("candid.engines.small_model.EPOCHS", 4)
+
+
+METHODS = ("exact", "svgp", "ppgpr-chol", "ppgpr-mf", "ppgpr-delta", "map", "loo-k", "mll-k", "vecchia")
+NEIGHBOURS = {"n_neighbors": 12, "max_epochs": 8}
 
 
 @pytest.fixture(scope="session")
 def fitted(table):
     """One fitted model of each method."""
-    short = {"n_inducing": 20, "max_epochs": 20}
-    return {name: make_gp(name, random_state=0, **({} if name == "exact" else short)).fit(*table) for name in METHODS}
+    short = {"exact": {}, **dict.fromkeys(("loo-k", "mll-k", "vecchia"), NEIGHBOURS)}
+    inducing = {"n_inducing": 20, "max_epochs": 20}
+    return {name: make_gp(name, random_state=0, **short.get(name, inducing)).fit(*table) for name in METHODS}
 
 
 @pytest.fixture(params=METHODS)
@@ -49,7 +57,14 @@ def model(request, fitted):
     return fitted[request.param]
 
 
-@pytest.fixture(params=[ExactGPRegressor, SparseGPRegressor])
+@pytest.fixture(params=[ExactGPRegressor, SparseGPRegressor, NeighborGPRegressor])
 def kind(request):
     """Each estimator class in turn."""
     return request.param
+
+
+@pytest.fixture
+def make(kind, quick):
+    """Makes models of each class in turn that train in a blink."""
+    short = {SparseGPRegressor: quick, NeighborGPRegressor: partial(NeighborGPRegressor, random_state=0, **NEIGHBOURS)}
+    return short.get(kind, kind)

@@ -14,11 +14,6 @@ from candid import ExactGPRegressor, SparseGPRegressor, make_gp
 from candid.methods import METHODS
 
 
-@pytest.fixture
-def make(kind, quick):
-    return ExactGPRegressor if kind is ExactGPRegressor else quick
-
-
 def sensible(gp, X) -> bool:
     p = gp.predict_distribution(X)
     return bool(np.isfinite(p.mean).all() and np.isfinite(p.std).all() and (p.std > 0).all())

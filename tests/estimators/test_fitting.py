@@ -48,16 +48,14 @@ def test_random_state_objects(quick, table):
     assert same(first, again)
 
 
-def test_the_order_of_rows_does_not_matter(kind, quick, table):
+def test_the_order_of_rows_does_not_matter(make, table):
     X, y = table
     order = np.random.default_rng(0).permutation(len(y))
-    make = ExactGPRegressor if kind is ExactGPRegressor else quick
     assert same(make().fit(X, y), make().fit(X[order], y[order]))
 
 
-def test_a_weight_of_two_is_a_row_that_occurs_twice(kind, quick, table):
+def test_a_weight_of_two_is_a_row_that_occurs_twice(make, table):
     X, y = table
-    make = ExactGPRegressor if kind is ExactGPRegressor else quick
     twice = np.arange(len(y)) < 30
     weighted = make().fit(X, y, sample_weight=1.0 + twice)
     repeated = make().fit(np.concatenate([X, X[twice]]), np.concatenate([y, y[twice]]))
@@ -65,30 +63,27 @@ def test_a_weight_of_two_is_a_row_that_occurs_twice(kind, quick, table):
     assert not same(weighted, make().fit(X, y))
 
 
-def test_rows_of_weight_zero_do_not_count(kind, quick, table):
+def test_rows_of_weight_zero_do_not_count(make, table):
     X, y = table
-    make = ExactGPRegressor if kind is ExactGPRegressor else quick
     weight = (np.arange(len(y)) % 3 > 0).astype(float)
     assert same(make().fit(X, y, sample_weight=weight), make().fit(X[weight > 0], y[weight > 0]))
 
 
-def test_heavy_rows_pull_the_fit(kind, quick):
+def test_heavy_rows_pull_the_fit(make):
     """Of two groups of rows that contradict each other the heavier one wins."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, size=(60, 1))
     y = np.where(np.arange(60) % 2, 1.0, -1.0) + 0.1 * rng.normal(size=60)
-    make = ExactGPRegressor if kind is ExactGPRegressor else quick
     balanced = make().fit(X, y).predict([[0.0]])
     heavy = make().fit(X, y, sample_weight=np.where(np.arange(60) % 2, 20.0, 1.0)).predict([[0.0]])
     assert abs(balanced) < 0.4
     assert heavy > 0.7
 
 
-def test_several_targets_are_independent_models(kind, quick, table, new_rows):
+def test_several_targets_are_independent_models(make, table, new_rows):
     X, y = table
     noise = np.random.default_rng(3).normal(scale=0.1, size=120)
     Y = np.column_stack([y, -2.0 * y + 5.0, np.cos(X[:, 0]) + noise])
-    make = ExactGPRegressor if kind is ExactGPRegressor else quick
     joint = make().fit(X, Y)
     mean, std = joint.predict(new_rows[0], return_std=True)
     assert mean.shape == std.shape == (40, 3)
@@ -191,18 +186,16 @@ def test_given_inducing_points_are_in_the_units_of_the_table(quick, table):
 
 
 class TestKnownNoise:
-    def test_one_number_for_all_rows(self, kind, quick, table):
-        make = ExactGPRegressor if kind is ExactGPRegressor else quick
+    def test_one_number_for_all_rows(self, make, table):
         gp = make(alpha=9.0).fit(*table)
         assert gp.noise_ == pytest.approx(3.0, rel=1e-6)
         np.testing.assert_allclose(gp.predict_distribution(table[0]).noise_std, 3.0, rtol=1e-6)
 
-    def test_noisy_rows_count_less(self, kind, quick):
+    def test_noisy_rows_count_less(self, make):
         rng = np.random.default_rng(0)
         X = rng.uniform(-1, 1, size=(60, 1))
         noisy = np.arange(60) % 2 == 0
         y = np.where(noisy, 3.0, 0.0) + 0.01 * rng.normal(size=60)
-        make = ExactGPRegressor if kind is ExactGPRegressor else quick
         gp = make(alpha=np.where(noisy, 100.0, 0.01)).fit(X, y)
         assert abs(gp.predict([[0.0]])[0]) < 0.3
         assert gp.noise_ == pytest.approx(math.sqrt(50.005), rel=1e-5)
@@ -233,8 +226,7 @@ class TestKnownNoise:
 
 
 class TestHyperparameters:
-    def test_fixed_ones_stay(self, kind, quick, table):
-        make = ExactGPRegressor if kind is ExactGPRegressor else quick
+    def test_fixed_ones_stay(self, make, table):
         gp = make(kernel=2.0 * RBF(lengthscale=[0.5, 1.0, 2.0]), fixed=("lengthscale",)).fit(*table)
         np.testing.assert_allclose(lengthscale(gp), [0.5, 1.0, 2.0], rtol=1e-6)
         assert float(gp.predictor_.inner.kernel.amplitude.value) != pytest.approx(2.0, rel=1e-3)
@@ -244,15 +236,13 @@ class TestHyperparameters:
         assert [record["epoch"] for record in gp.history_] == [0]
         assert gp.noise_ == pytest.approx(math.sqrt(0.1) * table[1].std(), rel=1e-5)
 
-    def test_intervals_bound(self, kind, quick, table):
-        make = ExactGPRegressor if kind is ExactGPRegressor else quick
+    def test_intervals_bound(self, make, table):
         free, bounded = make().fit(*table), make(priors={"lengthscale": Interval(0.2, 0.4)}).fit(*table)
         assert lengthscale(free).max() > 0.4
         assert (lengthscale(bounded) > 0.2).all()
         assert (lengthscale(bounded) < 0.4).all()
 
-    def test_priors_pull(self, kind, quick, table):
-        make = ExactGPRegressor if kind is ExactGPRegressor else quick
+    def test_priors_pull(self, make, table):
         strict = make(priors={"lengthscale": LogNormal(median=0.3, spread=0.001)}).fit(*table)
         np.testing.assert_allclose(lengthscale(strict), 0.3, rtol=0.02)
 
@@ -275,14 +265,12 @@ class TestKernels:
     @pytest.mark.parametrize(
         "name", ["rbf", "matern12", "matern32", "matern52", "rq", "linear", "rbf + linear", "rq * rbf"]
     )
-    def test_names(self, name, kind, quick, table):
-        make = ExactGPRegressor if kind is ExactGPRegressor else quick
+    def test_names(self, name, make, table):
         gp = make(kernel=name).fit(*table)
         assert np.isfinite(gp.predict(table[0])).all()
 
-    def test_an_object_is_not_changed_by_a_fit(self, kind, quick, table):
+    def test_an_object_is_not_changed_by_a_fit(self, make, table):
         kernel = 1.5 * Matern52(lengthscale=0.7)
-        make = ExactGPRegressor if kind is ExactGPRegressor else quick
         gp = make(kernel=kernel).fit(*table)
         assert gp.kernel is kernel
         assert repr(kernel) == "1.5 * Matern52(lengthscale=0.7)"
@@ -296,10 +284,9 @@ class TestKernels:
         with pytest.raises(ValueError, match="did you mean 'matern52'"):
             kind(kernel="matern53").fit(*table)
 
-    def test_a_linear_mean_extrapolates(self, kind, quick):
+    def test_a_linear_mean_extrapolates(self, make):
         X = np.linspace(0, 1, 50)[:, None]
         y = 3.0 * X[:, 0] + 0.01 * np.sin(40 * X[:, 0])
-        make = ExactGPRegressor if kind is ExactGPRegressor else quick
         gp = make(mean="linear", kernel="matern12", fixed=("amplitude",), priors={"lengthscale": Interval(0.01, 0.05)})
         assert gp.fit(X, y).predict([[2.0]])[0] == pytest.approx(6.0, rel=0.05)
 

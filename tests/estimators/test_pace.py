@@ -58,3 +58,17 @@ def test_a_cold_start_takes_longer():
     assert cold_pace(1000, 1000).epochs == 1000
     assert cold_pace(10**6, 1000).epochs == 30
     assert cold_pace(1000, 1000).rate == cold_pace(1000, 1000).q_rate == 0.01
+
+
+def test_behind_a_network_steps_are_shorter():
+    for natural in (False, True):
+        plain, deep = (warm_pace(10_000, 1000, natural, 1.0, 1.0, False, deep) for deep in (False, True))
+        assert deep.rate < plain.rate
+        assert deep.q_rate < plain.q_rate
+        assert deep.network_rate < deep.rate
+        assert deep.epochs == plain.epochs
+    assert warm_pace(1000, 1000, False, 1.0, 1.0, False, True).network_rate == pytest.approx(deep_rate() / 10)
+
+
+def deep_rate() -> float:
+    return warm_pace(10_000, 1000, False, 1.0, 1.0, False, True).network_rate

@@ -9,11 +9,6 @@ import torch
 from candid import ExactGPRegressor, load
 
 
-@pytest.fixture
-def make(kind, quick):
-    return ExactGPRegressor if kind is ExactGPRegressor else quick
-
-
 def nll(gp, X, y) -> float:
     return -gp.predict_distribution(X).log_prob(y).mean()
 

@@ -1,14 +1,18 @@
-"""scikit-learn's own checks, on every class with its default parameters and on two variants."""
+"""scikit-learn's own checks, on every class with its default parameters and on some variants."""
 
 from __future__ import annotations
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from candid import ExactGPRegressor, SparseGPRegressor
+from candid import ExactGPRegressor, NeighborGPRegressor, NetworkRegressor, SparseGPRegressor
 from candid.testing import expected_failed_checks
 
 MODELS = [
     ExactGPRegressor(),
+    NeighborGPRegressor(),
+    NeighborGPRegressor(objective="mll"),
+    NeighborGPRegressor(objective="vecchia"),
+    NetworkRegressor(),
     SparseGPRegressor(),
     SparseGPRegressor(covariance="diagonal"),
     SparseGPRegressor(objective="elbo", covariance="none"),

@@ -1,20 +1,18 @@
 from __future__ import annotations
 
 import copy
-import json
 
 import pytest
 import torch
 
-from candid.families import Conditional, decoupled_kernel, make_mean, predictor_from_spec
-from candid.kernels import make_kernel
+from candid.families import Conditional, decoupled_kernel, make_mean
+from candid.kernels import Deep, Network, make_kernel, make_network, networks_in
 from candid.marginal import Batch
 from candid.parameters import hyperparameters
 from candid.weights import WEIGHTS
 from small_models import conditional_problem, random_rows, separated_points, sparse_problem
 
 PARTS = ("mean", "residual", "spread")
-NEW = random_rows(7, n_features=2, seed=6).x
 whitenings = pytest.mark.parametrize("whiten", ["mean", "covariance"])
 all_weights = pytest.mark.parametrize("weights", ["full", "diagonal", "delta"])
 
@@ -122,82 +120,51 @@ def test_gradients_of_everything(weights, whiten, draw):
     assert torch.autograd.gradcheck(numbers, values)
 
 
-@whitenings
-@all_weights
-def test_a_family_and_its_predictors_agree(weights, whiten):
-    rows = random_rows(12, n_outputs=2, seed=15)
-    family = conditional_problem(rows, weights, whiten=whiten, mean="linear", seed=16).family
-    trained = family.evaluate(rows.whole()).marginal
-    for predictor in (family.predictor(), family.draft_predictor()):
-        predicted = predictor.marginal(rows.x)
-        torch.testing.assert_close(predicted.mean, trained.mean, rtol=1e-9, atol=1e-9)
-        torch.testing.assert_close(predicted.variance, trained.variance, rtol=1e-9, atol=1e-9)
-        assert (predicted.spread == 0).all()
-
-
-@pytest.fixture(params=["full", "diagonal", "delta"])
-def predictor(request):
-    rows = random_rows(12, n_outputs=2, seed=17)
-    return conditional_problem(rows, request.param, kernel="rbf + matern32", whiten="covariance").family.predictor()
-
-
-def test_marginals_are_the_diagonal_of_the_joint(predictor):
-    marginal, joint = predictor.marginal(NEW), predictor.joint(NEW)
-    torch.testing.assert_close(joint.mean, marginal.mean)
-    torch.testing.assert_close(joint.covariance.diagonal(dim1=-2, dim2=-1).mT, marginal.variance)
-    assert torch.equal(joint.covariance, joint.covariance.mT)
-    assert torch.linalg.eigvalsh(joint.covariance).min() > -1e-10
-
-
-def test_the_mean_alone(predictor):
-    alone = predictor.marginal(NEW, mean_only=True)
-    assert torch.equal(alone.mean, predictor.marginal(NEW).mean)
-    assert (alone.variance == 0).all()
-    predictor.explained.matrix.fill_(torch.nan)
-    assert torch.equal(predictor.marginal(NEW, mean_only=True).mean, alone.mean)
-    assert torch.isnan(predictor.marginal(NEW).variance).any()
-
-
-def test_gradients_with_respect_to_inputs(predictor):
-    x = NEW[:3].clone().requires_grad_()
-
-    def numbers(x):
-        marginal, joint = predictor.marginal(x), predictor.joint(x)
-        return marginal.mean, marginal.variance, joint.mean, joint.covariance
-
-    assert torch.autograd.gradcheck(numbers, (x,))
-
-
-def test_rebuilt_from_json_and_tensors(predictor):
-    again = predictor_from_spec(json.loads(json.dumps(predictor.to_spec())))
-    again.load_state_dict(predictor.state_dict(), assign=True)
-    ours, theirs = again.marginal(NEW), predictor.marginal(NEW)
-    assert torch.equal(ours.mean, theirs.mean)
-    assert torch.equal(ours.variance, theirs.variance)
-    assert torch.equal(again.joint(NEW).covariance, predictor.joint(NEW).covariance)
-    assert not any(parameter.requires_grad for parameter in again.parameters())
-
-
-@pytest.mark.parametrize("change", [{"root": None}, {"spread": None}, {"explained": {"shape": [1, 2]}}])
-def test_a_description_that_does_not_fit_is_refused(predictor, change):
-    with pytest.raises((ValueError, KeyError, TypeError)):
-        predictor_from_spec(predictor.to_spec() | change)
-
-
-def test_a_predictor_is_double_and_shares_nothing():
-    """Neither with its family nor, where hyper-parameters are tied, with itself: model files hold every tensor once."""
-    rows = random_rows(12, seed=18)
-    problem = conditional_problem(rows, kernel="rq", seed=19).float()
-    predictor = problem.family.predictor()
-    tensors = predictor.state_dict().values()
-    assert all(tensor.dtype == torch.float64 for tensor in tensors)
+def test_a_predictor_shares_nothing_with_itself():
+    """Even where hyper-parameters are tied: model files hold every tensor once."""
+    tensors = (
+        conditional_problem(random_rows(12, seed=18), kernel="rq", seed=19).family.predictor().state_dict().values()
+    )
     assert len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == len(tensors)
-    before = predictor.marginal(NEW)
-    with torch.no_grad():
-        for parameter in problem.parameters():
-            parameter.add_(0.1)
-    assert torch.equal(predictor.marginal(NEW).variance, before.variance)
-    assert torch.equal(predictor.marginal(NEW).mean, before.mean)
+
+
+@whitenings
+def test_networks_see_the_rows_once_and_together(whiten):
+    """A step needs one pass, in which batch normalisation has the statistics of the rows, for all that it computes."""
+    rows = random_rows(20, n_features=3, seed=28, weighted=True)
+    family = conditional_problem(rows, n_points=5, whiten=whiten, seed=29).family
+    for name, seed in (("kernel", 1), ("mean_kernel", 2)):
+        network = make_network(Network((4, 2), normalise=True, scaled_output=True), 3, seed=seed).double()
+        setattr(family, name, Deep(network, make_kernel("rbf + linear", 2, batch_shape=(1,)).double()))
+    of_covariance, of_mean = (
+        as_a_matrix(kernel, family.points, rows) for kernel in (family.kernel, family.mean_kernel)
+    )
+    found = family.evaluate(rows.whole())
+    assert all(int(network.layers[-1].n_steps) == 1 for network in networks_in(family))
+    kzz, kzx, kxx = (of_covariance[0, some, others] for some, others in BLOCKS)
+    qzz, qzx, _ = (of_mean[0, some, others] for some, others in BLOCKS)
+    # q(u) = N(L m, L S Lᵀ)
+    lower = torch.linalg.cholesky(qzz if whiten == "mean" else kzz)
+    mean, root = lower @ family.weights.mean[0], lower @ family.weights.root()[0]
+    gain, coupled = torch.linalg.solve(qzz, qzx).mT, torch.linalg.solve(kzz, kzx).mT
+    left = kxx - coupled @ kzx
+    torch.testing.assert_close(found.marginal.mean[:, 0], family.mean(rows.x)[:, 0] + gain @ mean)
+    torch.testing.assert_close(found.marginal.residual[:, 0], left.diagonal())
+    torch.testing.assert_close(found.marginal.spread[:, 0], (gain @ root).square().sum(-1))
+    apart = (gain - coupled) @ torch.cat([mean.unsqueeze(-1), root], -1)
+    solved = torch.linalg.solve(left + 1e-4 * torch.eye(20).double(), apart)
+    torch.testing.assert_close(found.penalties["omega"], 0.5 * (apart * solved).sum())
+
+
+# Of a matrix of five points and the rows behind them
+BLOCKS = [(slice(5), slice(5)), (slice(5), slice(5, None)), (slice(5, None), slice(5, None))]
+
+
+def as_a_matrix(kernel, points, rows):
+    """The covariance of points and rows, whose features a copy of the network computes in one pass."""
+    kernel = copy.deepcopy(kernel)
+    at_rows, at_points = kernel.network.together(rows.x, points, weight=rows.weight)
+    return kernel.base(torch.cat([at_points, at_rows.unsqueeze(0)], -2))
 
 
 @whitenings

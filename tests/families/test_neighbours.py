@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 
 import pytest
 import torch
 
-from candid.engines import Checkpoint, Plan, Problem, Rows, train
+from candid.engines import Checkpoint, Plan, Rows, train
 from candid.families import Neighbours, make_mean, predictor_from_spec
 from candid.families.local import metric_of
 from candid.kernels import RBF, make_kernel
@@ -13,28 +15,9 @@ from candid.likelihoods import Gaussian
 from candid.marginal import Batch
 from candid.objectives import predictive
 from fragile import FragileCheckpoint, Interrupted
-from small_models import exact_problem, random_rows, randomise
+from small_models import exact_problem, neighbour_problem, random_rows
 
 NEW = random_rows(7, seed=99).x
-
-
-def neighbour_problem(rows: Rows, k: int = 6, kernel="matern52", mean="constant", known=None, seed=0, **options):
-    """Neighbours at random parameters, in float64; with those of ``exact_problem`` for the same seed."""
-    n_features, n_outputs = rows.x.shape[1], rows.y.shape[1]
-    likelihood = Gaussian(0.1, n_outputs, known)
-    family = Neighbours(
-        make_kernel(kernel, n_features, batch_shape=(n_outputs,)),
-        make_mean(mean, n_features, n_outputs),
-        rows.x,
-        likelihood.sites(rows.y),
-        rows.weight,
-        k,
-        **options,
-    )
-    problem = Problem(family, likelihood, "predictive").double()
-    randomise(problem, torch.Generator().manual_seed(1000 + seed))
-    family.refresh(0)
-    return problem
 
 
 def by_dense_algebra(problem, rows, x, near):
@@ -174,6 +157,98 @@ class TestMarginals:
         torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
 
 
+def repeated(rows: Rows) -> Rows:
+    """Every row as often as its weight says."""
+    index = torch.repeat_interleave(torch.arange(len(rows)), rows.weight.long())
+    return Rows(rows.x[index], rows.y[index], torch.ones(len(index), dtype=torch.float64))
+
+
+class TestCopies:
+    """A row of weight w is w identical rows, of which w − 1 stay when one is left out."""
+
+    @pytest.mark.parametrize("n_outputs", [1, 2])
+    def test_a_weighted_row_is_a_row_that_occurs_so_often(self, n_outputs):
+        rows = random_rows(9, n_outputs=n_outputs, seed=30, weighted=True)
+        assert 1 in rows.weight
+        problem = neighbour_problem(rows, 50, seed=31, with_copies=True)
+        table = repeated(rows)
+        other = neighbour_problem(table, 50, seed=31)
+        found, expected = problem.loss(rows.whole()), other.loss(table.whole())
+        torch.testing.assert_close(found, expected)
+        gradients = [
+            torch.autograd.grad(loss, of.groups()["all"]) for loss, of in ((found, problem), (expected, other))
+        ]
+        torch.testing.assert_close(*gradients)
+
+    def test_copies_do_not_count_among_the_neighbours(self):
+        rows = random_rows(12, seed=32)
+        weight = torch.ones(12).double()
+        weight[3] = 3.0
+        heavy = Rows(rows.x, rows.y, weight)
+        problem = neighbour_problem(heavy, 4, seed=33, with_copies=True)
+        marginal = problem.family.evaluate(heavy.batch(torch.tensor([3, 4]))).marginal
+        near = problem.family.rows.nearest(rows.x[[3]], 4, torch.tensor([3]))
+        twins = rows.subset(torch.cat([torch.tensor([3, 3]), near[0]]))
+        mean, variance = by_dense_algebra(problem, twins, rows.x[[3]], torch.arange(6).unsqueeze(0))
+        torch.testing.assert_close(marginal.mean[:1], mean)
+        torch.testing.assert_close(marginal.residual[:1], variance)
+
+    def test_without_heavy_rows_nothing_changes(self):
+        rows = random_rows(12, seed=34)
+        ours, theirs = (neighbour_problem(rows, 4, seed=35, with_copies=copies) for copies in (True, False))
+        assert torch.equal(ours.loss(rows.whole()), theirs.loss(rows.whole()))
+        light = Rows(rows.x, rows.y, torch.full((12,), 0.3).double())
+        ours, theirs = (neighbour_problem(light, 4, seed=35, with_copies=copies) for copies in (True, False))
+        assert torch.equal(ours.loss(light.whole()), theirs.loss(light.whole()))
+
+
+class TestGroups:
+    @pytest.fixture
+    def grouped(self):
+        rows = random_rows(20, n_outputs=2, seed=36, weighted=True)
+        return rows, neighbour_problem(rows, 5, seed=37, objective="marginal_likelihood")
+
+    def test_each_row_with_its_neighbours(self, grouped):
+        rows, problem = grouped
+        index = torch.tensor([3, 0, 11])
+        group = problem.family.groups(rows.batch(index))
+        others = nearest_by_sorting(problem.family, rows, rows.x[index], 4, index)
+        assert torch.equal(group.index, torch.cat([index.unsqueeze(-1), others], -1))
+        assert torch.equal(group.x, rows.x[group.index])
+        assert torch.equal(group.y, rows.y[group.index])
+        assert torch.equal(group.weight, rows.weight[group.index])
+
+    def test_the_loss_is_the_average_of_their_densities_per_row(self, grouped):
+        rows, problem = grouped
+        batch = rows.batch(torch.tensor([3, 0, 11]))
+        losses = []
+        for index in problem.family.groups(batch).index:
+            group = rows.subset(index)
+            exact = exact_problem(group)
+            exact.family.kernel, exact.family.mean = problem.family.kernel, problem.family.mean
+            exact.likelihood = problem.likelihood
+            losses.append(exact.loss(group.whole()))
+        expected = batch.weight @ torch.stack(losses) / batch.weight.sum()
+        found, learned = problem.loss(batch), problem.groups()["all"]
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(torch.autograd.grad(found, learned), torch.autograd.grad(expected, learned))
+
+    def test_groups_of_one(self):
+        """log N(y; mu, k(x, x) + σ²)"""
+        rows = random_rows(10, seed=38)
+        problem = neighbour_problem(rows, 1, seed=39, objective="marginal_likelihood")
+        family = problem.family
+        total = family.kernel.diagonal(rows.x).mT + problem.likelihood.noise.value
+        expected = torch.distributions.Normal(family.mean(rows.x), total.sqrt()).log_prob(rows.y).mean()
+        torch.testing.assert_close(problem.loss(rows.whole()), -expected)
+
+    def test_some_rows_say_where_a_run_stands(self, grouped, monkeypatch):
+        rows, problem = grouped
+        monkeypatch.setattr("candid.engines.problem.STANDING_ROWS", 10)
+        expected = problem.loss(rows.batch(torch.arange(0, 20, 2))).item()
+        assert problem.standing(rows, 3) == pytest.approx(expected)
+
+
 class TestMetric:
     def test_of_one_kernel_it_is_the_lengthscale(self):
         assert metric_of(RBF([0.5, 2.0, 3.0]).build(3), 3).tolist() == pytest.approx([0.5, 2.0, 3.0])
@@ -243,6 +318,28 @@ class TestMetric:
                 run(FragileCheckpoint(tmp_path / str(last), last))
             found = run(Checkpoint(tmp_path / str(last)))
             assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
+
+    @pytest.mark.parametrize("search", ["exact", "hnsw"])
+    def test_copies_and_pickles_make_their_own_index(self, search):
+        rows = random_rows(100, seed=28)
+        searched = neighbour_problem(rows, 3, search=search).family.rows
+        expected = searched.nearest(rows.x, 3)
+        for copied in (copy.deepcopy(searched), pickle.loads(pickle.dumps(searched))):
+            assert copied._index is None
+            assert torch.equal(copied.nearest(rows.x, 3), expected)
+
+    def test_a_graph_instead_of_exact_search(self):
+        rows = random_rows(400, seed=29)
+        exact, graph = (neighbour_problem(rows, 5, search=search).family for search in ("exact", "hnsw"))
+        assert exact.rows.recall(5) == 1.0
+        assert 0.9 < graph.rows.recall(5) <= 1.0
+        for family in (exact, graph):
+            assert predictor_from_spec(family.predictor().to_spec()).rows.search == family.rows.search
+        torch.testing.assert_close(graph.predictor().marginal(NEW).mean, exact.predictor().marginal(NEW).mean)
+
+    def test_an_unknown_search(self):
+        with pytest.raises(ValueError, match="unknown search 'fast'; choose one of exact, hnsw"):
+            neighbour_problem(random_rows(10), search="fast")
 
     def test_the_rows_are_not_part_of_the_state(self):
         state = neighbour_problem(random_rows(30)).family.state_dict()
@@ -333,6 +430,25 @@ class TestPredictor:
         torch.testing.assert_close(joint.mean, mean)
         torch.testing.assert_close(joint.covariance.diagonal(dim1=-2, dim2=-1).mT, variance)
         assert torch.equal(joint.covariance, joint.covariance.mT)
+
+    def test_the_joint_of_too_many_rows_is_refused(self, setting, monkeypatch):
+        rows, problem = setting
+        monkeypatch.setattr("candid.families.neighbour_predictor.MOST_TOGETHER", 15)
+        problem.family.n_neighbours = 8
+        predictor = problem.family.predictor()
+        predictor.joint(rows.x[:1])
+        with pytest.raises(ValueError, match=r"joint prediction of 20 rows .*neighbours of any.*fewer rows at a time"):
+            predictor.joint(rows.x)
+
+    def test_more_rows_may_join(self, setting, new):
+        """As if they had been there from the beginning."""
+        family = setting[1].family
+        predictor, fewer = family.predictor(), family.predictor()
+        fewer.marginal(new)
+        fewer.rows.x, fewer.targets, fewer.noise = fewer.rows.x[:12], fewer.targets[:12], fewer.noise[:12]
+        fewer.append(predictor.rows.x[12:], predictor.targets[12:], predictor.noise[12:])
+        assert torch.equal(fewer.marginal(new).mean, predictor.marginal(new).mean)
+        assert torch.equal(fewer.marginal(new).variance, predictor.marginal(new).variance)
 
     def test_the_joint_of_one_row_is_its_marginal(self, predictor, new):
         marginal, joint = predictor.marginal(new[:1]), predictor.joint(new[:1])

@@ -3,12 +3,20 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+from functools import partial
 
 import pytest
 import torch
 
 from candid.families import predictor_from_spec
-from small_models import decoupled_problem, exact_problem, orthogonal_problem, random_rows, sparse_problem
+from small_models import (
+    conditional_problem,
+    decoupled_problem,
+    exact_problem,
+    orthogonal_problem,
+    random_rows,
+    sparse_problem,
+)
 
 MODELS = {
     "full": lambda rows: sparse_problem(rows, "full", seed=1),
@@ -20,8 +28,13 @@ MODELS = {
     "decoupled full": lambda rows: decoupled_problem(rows, "full", n_mean_points=9, n_points=4, seed=14),
     "orthogonal": lambda rows: orthogonal_problem(rows, "full", seed=15),
     "orthogonal sum of kernels": lambda rows: orthogonal_problem(rows, "diagonal", kernel="rbf + matern32", seed=16),
+    "conditional": lambda rows: conditional_problem(rows, "full", whiten="covariance", seed=17),
+    "conditional diagonal": lambda rows: conditional_problem(rows, "diagonal", kernel="rbf + matern32", seed=18),
+    "conditional delta": lambda rows: conditional_problem(rows, "delta", mean="linear", seed=19),
 }
 NEW = random_rows(7, n_features=2, seed=6).x
+# Of a description, to one that fits no predictor
+CHANGES = [{"root": None}, {"explained": None}, {"explained": {"shape": [1, 2]}}, {"spread": None}]
 
 
 @pytest.fixture(params=MODELS.values(), ids=MODELS)
@@ -30,7 +43,16 @@ def predictor(request):
 
 
 @pytest.mark.parametrize("weights", ["full", "diagonal", "delta"])
-@pytest.mark.parametrize("build", [sparse_problem, decoupled_problem, orthogonal_problem])
+@pytest.mark.parametrize(
+    "build",
+    [
+        sparse_problem,
+        decoupled_problem,
+        orthogonal_problem,
+        conditional_problem,
+        partial(conditional_problem, whiten="covariance"),
+    ],
+)
 def test_a_family_and_its_predictors_agree(build, weights):
     rows = random_rows(12, n_outputs=2, seed=8)
     family = build(rows, weights, mean="linear", seed=9).family
@@ -128,7 +150,7 @@ def test_nothing_derived_outlives_its_tensors(predictor):
     assert not torch.equal(again.marginal(NEW).mean, predictor.float().marginal(NEW.float()).mean.double())
 
 
-@pytest.mark.parametrize("change", [{"root": None}, {"explained": None}, {"explained": {"shape": [1, 2]}}])
+@pytest.mark.parametrize("change", CHANGES)
 def test_a_description_that_does_not_fit_is_refused(predictor, change):
     with pytest.raises((ValueError, KeyError, TypeError)):
         predictor_from_spec(predictor.to_spec() | change)
@@ -139,9 +161,10 @@ def test_an_unknown_kind_is_refused():
         predictor_from_spec({"type": "crystal ball"})
 
 
-def test_a_predictor_shares_nothing_with_its_family():
+@pytest.mark.parametrize("build", [sparse_problem, conditional_problem])
+def test_a_predictor_shares_nothing_with_its_family(build):
     rows = random_rows(12, seed=10)
-    problem = sparse_problem(rows, seed=11)
+    problem = build(rows, seed=11)
     predictor = problem.family.predictor()
     before = predictor.marginal(NEW)
     with torch.no_grad():
@@ -153,7 +176,8 @@ def test_a_predictor_shares_nothing_with_its_family():
     assert all(parameter.requires_grad for parameter in problem.parameters())
 
 
-def test_predictors_are_double_whatever_the_family():
-    predictor = sparse_problem(random_rows(12), seed=12).float().family.predictor()
+@pytest.mark.parametrize("build", [sparse_problem, conditional_problem])
+def test_predictors_are_double_whatever_the_family(build):
+    predictor = build(random_rows(12), seed=12).float().family.predictor()
     assert all(tensor.dtype == torch.float64 for tensor in predictor.state_dict().values())
     assert predictor.marginal(NEW).mean.dtype == torch.float64

@@ -7,7 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from candid.linalg import NeighbourIndex, nearest
+from candid.linalg import ApproximateIndex, NeighbourIndex, nearest
 
 
 def by_sorting(points, queries, k, exclude=None):
@@ -40,7 +40,7 @@ def compared_with_all(monkeypatch):
     counts = []
     original = NeighbourIndex._compare
     monkeypatch.setattr(
-        NeighbourIndex, "_compare", lambda self, q, k, e: counts.append(len(q)) or original(self, q, k, e)
+        NeighbourIndex, "_compare", lambda self, q, *rest: counts.append(len(q)) or original(self, q, *rest)
     )
     return counts
 
@@ -182,3 +182,58 @@ def test_as_many_threads_as_torch(draw, monkeypatch):
     nearest(draw(100, 2), draw(5, 2), 2)
     assert seen == [2]
     assert faiss.omp_get_max_threads() == before
+
+
+def by_sorting_the_first(points, queries, k, before):
+    """The same among the first points only; −1 where there are not so many."""
+    found = torch.full((len(queries), k), -1)
+    for row, count in enumerate(before.tolist()):
+        some = by_sorting(points[:count], queries[row : row + 1], k)
+        found[row, : some.shape[1]] = some[0]
+    return found
+
+
+@pytest.mark.parametrize(("n", "k"), [(300, 5), (60, 40), (7, 3)])
+def test_among_the_first_points(n, k, draw, any_precision):
+    points = draw(n, 2)
+    points[n // 2 :] = points[n // 2 :].round()
+    before = torch.arange(n)
+    found = NeighbourIndex(points).nearest(points, k, before=before)
+    assert torch.equal(found, by_sorting_the_first(points, points, k, before))
+    assert (found < before.unsqueeze(-1)).all()
+    shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(0))
+    again = NeighbourIndex(points).nearest(points[shuffled], k, before=before[shuffled])
+    assert torch.equal(again, found[shuffled])
+
+
+def test_among_the_first_points_in_chunks(draw, monkeypatch):
+    points, before = draw(200, 2), torch.arange(200)
+    monkeypatch.setattr("candid.linalg.neighbours.CHUNK_ENTRIES", 100)
+    found = NeighbourIndex(points).nearest(points, 3, before=before)
+    assert torch.equal(found, by_sorting_the_first(points, points, 3, before))
+
+
+class TestGraph:
+    def test_it_finds_nearly_all_neighbours(self, draw):
+        points, index = draw(3000, 4), torch.arange(3000)
+        found, exact = (kind(points).nearest(points, 10, index) for kind in (ApproximateIndex, NeighbourIndex))
+        shared = (found.unsqueeze(-1) == exact.unsqueeze(-2)).any(-1)
+        assert shared.double().mean() > 0.97
+        assert not (found == index.unsqueeze(-1)).any()
+        distances = (points[found] - points.unsqueeze(1)).norm(dim=-1)
+        assert (distances.diff(dim=-1) >= 0).all()
+
+    def test_the_same_points_give_the_same_graph(self, draw):
+        points, queries = draw(500, 3), draw(50, 3)
+        first, second = (ApproximateIndex(points).nearest(queries, 5) for _ in range(2))
+        assert torch.equal(first, second)
+
+    def test_many_twins(self):
+        points = torch.ones(500, 2).double()
+        found = ApproximateIndex(points).nearest(points[:20], 5, torch.arange(20))
+        assert not (found == torch.arange(20).unsqueeze(-1)).any()
+
+    def test_later_points_cannot_be_left_out(self, draw):
+        points = draw(100, 2)
+        with pytest.raises(ValueError, match="use the exact search"):
+            ApproximateIndex(points).nearest(points, 3, before=torch.arange(100))

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from candid.linalg import lower_product, residual_squares, transposed_lower_product, whiten_pair
+from candid.linalg.relative import column_squares
 
 SHAPES = {
     "plain": ((), 4, 6),
@@ -127,16 +128,48 @@ def test_single_precision(draw):
         torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("shape", [*SHAPES.values(), ((2,), 230, 3)], ids=[*SHAPES, "several blocks"])
-@pytest.mark.parametrize("transposed", [False, True])
-def test_products(shape, transposed, draw):
+PRODUCT_SHAPES = {**SHAPES, "two blocks": ((2,), 230, 3), "four blocks": ((), 401, 2)}
+
+
+@pytest.mark.parametrize("shape", PRODUCT_SHAPES.values(), ids=PRODUCT_SHAPES)
+@pytest.mark.parametrize("kind", ["two triangles", "transposed"])
+def test_products(shape, kind, draw):
     batch, m, n = shape
-    function = transposed_lower_product if transposed else lower_product
-    lower, x, pull = draw(*batch, m, m).tril().requires_grad_(), draw(*batch, m, n).requires_grad_(), draw(*batch, m, n)
-    ours, theirs = function(lower, x), (lower.tril().mT if transposed else lower.tril()) @ x
+    lower = draw(*batch, m, m).tril().requires_grad_()
+    if kind == "two triangles":
+        x = draw(*batch, m, m).tril().requires_grad_()
+        ours, theirs = lower_product(lower, x), lower.tril() @ x.tril()
+    else:
+        x = draw(*batch, m, n).requires_grad_()
+        ours, theirs = transposed_lower_product(lower, x), lower.tril().mT @ x
     torch.testing.assert_close(ours, theirs)
+    pull = draw(*ours.shape)
     found, expected = (torch.autograd.grad((pull * product).sum(), (lower, x)) for product in (ours, theirs))
     torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("size", [230, 401])
+def test_pairs_of_several_blocks(size, draw):
+    """With a gradient of T that is not triangular itself."""
+    grams = [covariance(0.3 * draw(size, size)).requires_grad_() for _ in range(2)]
+    crosses, pulls = [draw(size, 3) for _ in range(2)], (draw(size, 3), draw(size, 3), draw(size, size))
+    arguments = (grams[0], crosses[0], 0.0, grams[1], crosses[1], 0.0)
+    pair, theirs = whiten_pair(*arguments), by_autograd(*arguments)
+    torch.testing.assert_close(pair.root, theirs[2])
+    found, expected = (
+        torch.autograd.grad(sum((pull * part).sum() for pull, part in zip(pulls, parts, strict=True)), grams)
+        for parts in (parts_of(pair), theirs)
+    )
+    for ours, wanted in zip(found, expected, strict=True):
+        torch.testing.assert_close(ours + ours.mT, wanted + wanted.mT)
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_sums_of_squares(shape, draw):
+    batch, m, n = shape
+    x = draw(*batch, m, n).requires_grad_()
+    torch.testing.assert_close(column_squares(x), (x * x).sum(-2))
+    assert torch.autograd.gradcheck(column_squares, (x,))
 
 
 RESIDUAL_SHAPES = {
@@ -149,43 +182,69 @@ RESIDUAL_SHAPES = {
 
 
 def conditional_parts(batch, m, n, j, draw):
-    """A joint covariance of m and n variables, as a function of any root, and some vectors."""
+    """A joint covariance of m and n variables, as a function of any root, and some weights and vectors."""
 
     def gram_and_features(root):
         joint = covariance(root)
         lower = torch.linalg.cholesky(joint[..., :m, :m])
         return joint[..., m:, m:], torch.linalg.solve_triangular(lower, joint[..., :m, m:], upper=False)
 
-    return gram_and_features, draw(*batch, m + n, m + n).requires_grad_(), draw(*batch, j, n).requires_grad_()
+    drawn = [draw(*batch, *shape).requires_grad_() for shape in ((m + n, m + n), (m, j), (j, n))]
+    return gram_and_features, *drawn
 
 
-def squares_by_inverse(gram, features, vectors, floor):
+def squares_by_inverse(gram, features, weights, vectors, floor):
     left = gram - features.mT @ features + floor * torch.eye(gram.shape[-1], dtype=gram.dtype)
-    return (vectors @ torch.linalg.inv(left) * vectors).sum((-2, -1))
+    apart = vectors - weights.mT @ features
+    return (apart @ torch.linalg.inv(left) * apart).sum((-2, -1))
 
 
 @pytest.mark.parametrize("shape", RESIDUAL_SHAPES.values(), ids=RESIDUAL_SHAPES)
 def test_squares_in_a_residual_covariance(shape, draw):
-    gram_and_features, root, vectors = conditional_parts(*shape, draw)
+    gram_and_features, root, weights, vectors = conditional_parts(*shape, draw)
 
-    def squares(root, vectors):
-        return residual_squares(*gram_and_features(root), vectors, 1e-2)
+    def squares(root, weights, vectors):
+        return residual_squares(*gram_and_features(root), weights, vectors, 1e-2)
 
-    value = squares(root, vectors)
+    value = squares(root, weights, vectors)
     assert value.shape == shape[0]
-    torch.testing.assert_close(value, squares_by_inverse(*gram_and_features(root), vectors, 1e-2))
-    assert torch.autograd.gradcheck(squares, (root, vectors))
+    torch.testing.assert_close(value, squares_by_inverse(*gram_and_features(root), weights, vectors, 1e-2))
+    assert torch.autograd.gradcheck(squares, (root, weights, vectors))
 
 
-def test_squares_of_single_precision_are_computed_in_double(draw):
-    """Nearly all of a large covariance is explained, so that float32 would lose what is left."""
-    features, vectors = (10 * draw(4, 6)).float(), draw(2, 6).float()
-    gram = (features.double().T @ features.double()).float()
-    singles = [part.requires_grad_() for part in (gram, features, vectors)]
-    value = residual_squares(*singles, 1e-3)
-    doubles = [part.detach().double().requires_grad_() for part in singles]
-    expected = squares_by_inverse(*doubles, 1e-3)
-    torch.testing.assert_close(value.double(), expected, rtol=1e-6, atol=0)
-    for found, wanted in zip(torch.autograd.grad(value, singles), torch.autograd.grad(expected, doubles), strict=True):
-        assert found.dtype == torch.float32
-        torch.testing.assert_close(found.double(), wanted, rtol=1e-5, atol=1e-5 * float(wanted.abs().max()))
+@pytest.mark.parametrize("learned", [(0,), (1,), (2,), (3,), (0, 3)])
+def test_squares_of_which_some_parts_are_learned(learned, draw):
+    gram_and_features, root, *others = conditional_parts((2,), 3, 250, 4, draw)
+    parts = [part.detach().requires_grad_(k in learned) for k, part in enumerate((*gram_and_features(root), *others))]
+    ours, theirs = residual_squares(*parts, 1e-2), squares_by_inverse(*parts, 1e-2)
+    chosen = [parts[k] for k in learned]
+    for found, expected in zip(*(torch.autograd.grad(v.sum(), chosen) for v in (ours, theirs)), strict=True):
+        symmetric = found.shape[-1] == found.shape[-2]
+        # Of a symmetric matrix only the symmetric part of the gradient matters.
+        torch.testing.assert_close(*((x + x.mT if symmetric else x) for x in (found, expected)))
+
+
+def test_squares_of_single_precision_lose_little_more_than_their_arguments(draw):
+    """Where nearly all of a covariance is explained, which rounding would leave far from positive definite."""
+    x, z = 2 * draw(300, 2), 2 * draw(40, 2)
+
+    def kernel(a, b):
+        return torch.exp(-0.5 * (a.unsqueeze(1) - b.unsqueeze(0)).square().sum(-1))
+
+    def value_and_gradients(function, parts):
+        leaves = [part.detach().requires_grad_() for part in parts]
+        value = function(*leaves, 1e-4)
+        gram_bar, *others = torch.autograd.grad(value, leaves)
+        return [part.detach().double() for part in (value, gram_bar + gram_bar.mT, *others)]
+
+    lower = torch.linalg.cholesky(kernel(z, z) + 1e-6 * torch.eye(40).double())
+    features = torch.linalg.solve_triangular(lower, kernel(z, x), upper=False)
+    exact = [kernel(x, x), features, draw(40, 3), 0.1 * draw(3, 300)]
+    rounded = [part.float() for part in exact]
+    assert residual_squares(*rounded, 1e-4).dtype == torch.float32
+    found = value_and_gradients(residual_squares, rounded)
+    best = value_and_gradients(squares_by_inverse, [part.double() for part in rounded])
+    wanted = value_and_gradients(squares_by_inverse, exact)
+    torch.testing.assert_close(found[0], wanted[0], rtol=5e-3, atol=0)
+    for ours, least, truth in zip(found[1:], best[1:], wanted[1:], strict=True):
+        assert (ours - truth).norm() < 3 * (least - truth).norm() < 0.05 * truth.norm()

@@ -5,8 +5,8 @@ import torch
 from scipy.stats import multivariate_normal
 
 from candid.likelihoods import GaussianRows
-from candid.marginal import JointPrior, LowRankPrior
-from candid.objectives import fitc, marginal_likelihood, sgpr
+from candid.marginal import JointPrior, LowRankPrior, Marginal
+from candid.objectives import chain_rule, fitc, marginal_likelihood, sgpr
 
 
 @pytest.fixture
@@ -51,6 +51,41 @@ def test_gradients(prior, draw):
     assert torch.autograd.gradcheck(
         lambda m, r, s: marginal_likelihood(JointPrior(m, r @ r.mT), GaussianRows(s), y, weight), (mean, root, noise)
     )
+
+
+def test_groups_stay_apart(draw):
+    """Each has rows, weights and noise of its own."""
+    root, mean, y, weight = draw(3, 2, 4, 4), draw(3, 4, 2), draw(3, 4, 2), 1.0 + draw(3, 4).square()
+    covariance, noise = root @ root.mT, 0.1 + draw(3, 4, 2).square()
+    together = marginal_likelihood(JointPrior(mean, covariance), GaussianRows(noise), y, weight)
+    for group in range(3):
+        alone = JointPrior(mean[group], covariance[group])
+        expected = marginal_likelihood(alone, GaussianRows(noise[group]), y[group], weight[group])
+        torch.testing.assert_close(together[group], expected)
+
+
+class TestChainRule:
+    @pytest.mark.parametrize("own_noise", [False, True])
+    def test_weights_are_repetitions(self, own_noise, draw):
+        """Given what comes before, the copies of a row share its latent value, and different rows nothing."""
+        mean, variance, y, weight = draw(4, 2), draw(4, 2).square(), draw(4, 2), torch.tensor([1, 3, 2, 1])
+        noise = 0.1 + draw(4, 2).square()[: 4 if own_noise else 1]
+        found = chain_rule(Marginal(mean, variance, 0 * variance), GaussianRows(noise), y, weight.double())
+        index = torch.repeat_interleave(torch.arange(4), weight)
+        shared = (index.unsqueeze(-1) == index) * variance[index].mT.unsqueeze(-1)
+        repeated = JointPrior(mean[index], shared)
+        every = GaussianRows(noise[index] if own_noise else noise)
+        expected = marginal_likelihood(repeated, every, y[index], torch.ones(len(index)).double())
+        torch.testing.assert_close(found, expected)
+
+    def test_gradients(self, draw):
+        mean, root, noise = draw(4, 2).requires_grad_(), draw(4, 2).requires_grad_(), 0.1 + draw(1, 2).square()
+        y, weight = draw(4, 2), 1.0 + draw(4).square()
+
+        def value(mean, root, noise):
+            return chain_rule(Marginal(mean, root.square(), 0 * root), GaussianRows(noise), y, weight)
+
+        assert torch.autograd.gradcheck(value, (mean, root, noise.requires_grad_()))
 
 
 def test_chains_stay_apart(draw):

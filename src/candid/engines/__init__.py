@@ -2,16 +2,18 @@
 
 from candid.engines.checkpoint import Checkpoint
 from candid.engines.closed_form import match_noise, solve_weights
-from candid.engines.initialise import fit_by_evidence, fit_by_neighbours, place_points
+from candid.engines.initialise import fit_by_evidence, fit_by_neighbours, nearest_rows, place_points
 from candid.engines.loop import Plan, TrainingDiverged, train
 from candid.engines.machine import keep_freed_memory, pick_device, threads
 from candid.engines.problem import Problem
 from candid.engines.progress import ProgressBar
 from candid.engines.rows import Rows, n_batches
 from candid.engines.schedules import SCHEDULES
+from candid.engines.small_model import SMALL_POINTS, fit_small
 
 __all__ = [
     "SCHEDULES",
+    "SMALL_POINTS",
     "Checkpoint",
     "Plan",
     "Problem",
@@ -20,9 +22,11 @@ __all__ = [
     "TrainingDiverged",
     "fit_by_evidence",
     "fit_by_neighbours",
+    "fit_small",
     "keep_freed_memory",
     "match_noise",
     "n_batches",
+    "nearest_rows",
     "pick_device",
     "place_points",
     "solve_weights",

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import pairwise_distances_argmin
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
@@ -22,7 +23,7 @@ from candid.likelihoods import Gaussian
 from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
 
-__all__ = ["fit_by_evidence", "fit_by_neighbours", "place_points"]
+__all__ = ["fit_by_evidence", "fit_by_neighbours", "nearest_rows", "place_points"]
 
 # k-means sees at most this many rows for each centre: more do not move the centres by much.
 ROWS_PER_CENTRE = 30
@@ -54,6 +55,11 @@ def place_points(x: np.ndarray, n_points: int, how: str, seed: int, lengths: np.
         options: dict[str, Any] = {"init": start, "n_init": 1, "max_iter": 20}
         centres = KMeans(n_points, **options).fit(candidates).cluster_centers_
     return np.unique(centres, axis=0)
+
+
+def nearest_rows(x: np.ndarray, places: np.ndarray) -> np.ndarray:
+    """Which rows of ``x`` are nearest to some places, each of them once."""
+    return np.unique(pairwise_distances_argmin(places, x))
 
 
 def fit_by_evidence(

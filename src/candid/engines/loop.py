@@ -34,8 +34,9 @@ class TrainingDiverged(ArithmeticError):
 class Plan:
     """How to train, independent of what.
 
-    ``steppers`` maps parameter groups ("all", "weights", "points", "rest") to steppers, and ``rates`` some of these
-    groups to learning rates of their own instead of ``lr``; ``patience`` counts epochs without a better held-out NLL;
+    ``steppers`` maps parameter groups ("all", "weights", "points", "network", "rest") to steppers, ``rates`` some of
+    these groups to learning rates of their own instead of ``lr``, and ``decay`` some to a weight decay (L2); networks
+    that no stepper is named for belong to the rest. ``patience`` counts epochs without a better held-out NLL;
     ``max_steps`` may end training within an epoch; ``time_budget`` is in seconds and covers this call and what it
     resumes; ``offset`` is added to the recorded losses, to give them in other units, and ``spent`` to the seconds;
     ``with_start`` begins the history with a record of the starting point, as epoch 0, and goes back there if training
@@ -47,6 +48,7 @@ class Plan:
     batch_size: int
     lr: float = 0.01
     rates: Mapping[str, float] = field(default_factory=dict)
+    decay: Mapping[str, float] = field(default_factory=dict)
     schedule: str = "constant"
     patience: int | None = None
     time_budget: float | None = None
@@ -84,7 +86,7 @@ def train(
     """
     keep_freed_memory()
     rates = {group: plan.rates.get(group, plan.lr) for group in plan.steppers}
-    named = make_steppers(plan.steppers, problem.groups(), rates)
+    named = make_steppers(plan.steppers, problem.groups("network" in plan.steppers), rates, plan.decay)
     steppers = list(named.values())
     beginning = _tensors(problem) if plan.with_start else {}
     state, stopping = State(), EarlyStopping(plan.patience)
@@ -125,7 +127,7 @@ def train(
     if progress is not None:
         progress.begin(state.step / max(n_steps, 1))
     if plan.with_start and not state.history and not state.step:
-        loss = problem.standing(rows) + plan.offset
+        loss = problem.standing(rows, plan.batch_size) + plan.offset
         state.finished = tell({"epoch": 0, "step": 0, "loss": loss, "lr": 0.0, "seconds": plan.spent})
     while steppers and not state.finished and state.step < n_steps:
         problem.family.refresh(state.step)
@@ -153,9 +155,11 @@ def train(
     problem.zero_grad(set_to_none=True)
     stopping.bring_back(problem)
     # Training that has made its own objective worse has been in vain.
-    if beginning and held_out is None and problem.standing(rows) + plan.offset > state.history[0]["loss"]:
-        problem.load_state_dict(beginning)
-        state.history.append({**state.history[-1], "loss": state.history[0]["loss"], "lr": 0.0})
+    if beginning and held_out is None:
+        start = state.history[0]["loss"]
+        if problem.standing(rows, plan.batch_size) + plan.offset > start:
+            problem.load_state_dict(beginning)
+            state.history.append({**state.history[-1], "loss": start, "lr": 0.0})
     problem.settle(rows)
     state.finished = True
     save()

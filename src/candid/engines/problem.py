@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from candid.engines.closed_form import solve_weights
-from candid.engines.rows import Rows
-from candid.families import Family, Sparse
+from candid.engines.rows import Rows, n_batches
+from candid.families import Conditional, Family, Neighbours, Sparse, inducing_part
+from candid.kernels import networks_in
 from candid.likelihoods import Gaussian
 from candid.marginal import Batch
 from candid.objectives import EVIDENCES, ROW_OBJECTIVES, predictive
@@ -68,23 +69,33 @@ class Problem(nn.Module):
         return loss
 
     def _data_term(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
-        likelihood = self.likelihood.at(batch.index)
         if self.objective in EVIDENCES:
-            evidence = EVIDENCES[self.objective](self.family.prior(batch), likelihood, batch.y, batch.weight)
-            return evidence / batch.weight.sum(), {}
-        evaluation = self.family.evaluate(batch)
+            return self._evidence(batch), {}
+        evaluation, likelihood = self.family.evaluate(batch), self.likelihood.at(batch.index)
         terms = ROW_OBJECTIVES[self.objective](evaluation.marginal, likelihood, batch.y, **self.options)
-        # Σ_batch w·term / Σ_batch w, for each chain
-        return (batch.weight * terms).sum(-1) / batch.weight.sum(), evaluation.penalties
+        return _average(terms, batch), evaluation.penalties
 
-    def groups(self) -> dict[str, list[nn.Parameter]]:
-        """Learned parameters by the name under which a method's steppers speak of them."""
+    def _evidence(self, batch: Batch) -> Tensor:
+        """Log-density of the rows of a batch, or of the group around each of them, per row of it."""
+        group = self.family.groups(batch)
+        likelihood = self.likelihood.at(group.index)
+        evidence = EVIDENCES[self.objective](self.family.prior(group), likelihood, group.y, group.weight)
+        per_row = evidence / group.weight.sum(-1)
+        return per_row if group is batch else _average(per_row, batch)
+
+    def groups(self, network_apart: bool = True) -> dict[str, list[nn.Parameter]]:
+        """Learned parameters by the name under which a method's steppers speak of them.
+
+        Unless ``network_apart``, the parameters of networks are among the rest.
+        """
         learned = [parameter for parameter in self.parameters() if parameter.requires_grad]
         weights = self.family.weight_parameters()
         points = [parameter for parameter in self.family.point_parameters() if parameter.requires_grad]
-        ids = {id(parameter) for parameter in (*weights, *points)}
+        of_networks = {id(parameter) for network in networks_in(self) for parameter in network.parameters()}
+        network = [parameter for parameter in learned if network_apart and id(parameter) in of_networks]
+        ids = {id(parameter) for parameter in (*weights, *points, *network)}
         rest = [parameter for parameter in learned if id(parameter) not in ids]
-        return {"all": learned, "weights": weights, "points": points, "rest": rest}
+        return {"all": learned, "weights": weights, "points": points, "network": network, "rest": rest}
 
     def settle(self, rows: Rows) -> None:
         """Compute what follows from the hyper-parameters in closed form, before anything is predicted."""
@@ -92,10 +103,29 @@ class Problem(nn.Module):
             solve_weights(self.family, self.likelihood, rows, residual_is_noise=self.objective == "fitc")
 
     @torch.no_grad()
-    def standing(self, rows: Rows) -> float:
-        """The loss at the present parameters, from all training rows or, of a long table, from some of them."""
-        step = 1 if self.objective in EVIDENCES else math.ceil(len(rows) / STANDING_ROWS)
-        return float(self.loss(rows.batch(torch.arange(0, len(rows), step, device=rows.x.device))))
+    def standing(self, rows: Rows, batch_size: int | None = None) -> float:
+        """The loss at the present parameters, from all training rows or, of a long table, from some of them.
+
+        A penalty that depends on how many rows there are in a batch is that of ``batch_size`` rows, on average: what
+        training minimises.
+        """
+        step = 1 if self._needs_all_rows() else math.ceil(len(rows) / STANDING_ROWS)
+        index = torch.arange(0, len(rows), step, device=rows.x.device)
+        count = n_batches(len(index), batch_size) if batch_size is not None and self._in_batches() else 1
+        # Rows next to each other, which in a sorted table are alike, go to different batches.
+        batches = [rows.batch(index[first::count]) for first in range(count)]
+        # Σ_b (w_b / Σ_b w_b) loss_b
+        weights = torch.stack([batch.weight.sum() for batch in batches])
+        return float((weights / weights.sum()) @ torch.stack([self.loss(batch) for batch in batches]))
+
+    def _needs_all_rows(self) -> bool:
+        """Whether the objective cannot be estimated from some of the rows."""
+        return self.objective in EVIDENCES and not isinstance(self.family, Neighbours)
+
+    def _in_batches(self) -> bool:
+        """Whether a penalty depends on which rows are together, or many groups of rows would not fit into memory."""
+        part = inducing_part(self.family)
+        return isinstance(self.family, Neighbours) or (isinstance(part, Conditional) and part.with_omega)
 
     @torch.no_grad()
     def held_out_nll(self, rows: Rows) -> float:
@@ -107,3 +137,8 @@ class Problem(nn.Module):
             terms = predictive(predictor.marginal(part.x), self.likelihood.at(None, part.noise), part.y)
             total += float((part.weight * terms).sum())
         return -total / rows.total
+
+
+def _average(terms: Tensor, batch: Batch) -> Tensor:
+    # Σ_batch w·term / Σ_batch w, for each chain
+    return (batch.weight * terms).sum(-1) / batch.weight.sum()

@@ -23,6 +23,11 @@ def thirds(done: float) -> float:
     return 0.2 ** ((done >= 1 / 3) + (done >= 2 / 3))
 
 
+def quarters(done: float) -> float:
+    """A fifth of the rate after one quarter, and a fifth of that after each of the next two."""
+    return 0.2 ** ((done >= 0.25) + (done >= 0.5) + (done >= 0.75))
+
+
 def cosine(done: float) -> float:
     """Up in a straight line over the first tenth, so that a good start is not shaken, and down along a cosine wave."""
     return min(1.0, 0.01 + 10 * done) * (0.01 + 0.99 * 0.5 * (1 + math.cos(math.pi * done)))
@@ -32,5 +37,6 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
     "constant": constant,
     "step": step,
     "thirds": thirds,
+    "quarters": quarters,
     "cosine": cosine,
 }

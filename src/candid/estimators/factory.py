@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from candid.estimators.base import GPRegressor
+from candid.estimators.base import Regressor
 from candid.estimators.exact import ExactGPRegressor
+from candid.estimators.neighbors import NeighborGPRegressor
+from candid.estimators.network import NetworkRegressor
 from candid.estimators.sparse import SparseGPRegressor
 from candid.methods import find_method
 
 __all__ = ["ESTIMATORS", "make_gp"]
 
 #: Every estimator class by its name; the only classes that a model file can name.
-ESTIMATORS: dict[str, type[GPRegressor]] = {cls.__name__: cls for cls in (SparseGPRegressor, ExactGPRegressor)}
+ESTIMATORS: dict[str, type[Regressor]] = {
+    cls.__name__: cls for cls in (SparseGPRegressor, ExactGPRegressor, NeighborGPRegressor, NetworkRegressor)
+}
 
 
 def make_gp(
     name: str, recipe: Literal["candid", "paper"] = "candid", task: str | None = None, **overrides: Any
-) -> GPRegressor:
+) -> Regressor:
     """An estimator for a method, by the name the papers give it.
 
     Parameters

@@ -22,11 +22,13 @@ from candid import priors as prior_room
 from candid.estimators.scaling import Standardizer
 from candid.estimators.table_predictor import TablePredictor
 from candid.families import predictor_from_spec
-from candid.kernels import adopt, kernel_from_spec
+from candid.kernels import adopt, adopt_network, kernel_from_spec, may_be_network, network_from_spec
 
 __all__ = ["ModelFileError", "load", "save"]
 
-FORMAT, VERSION = "candid-model", 3
+FORMAT, VERSION = "candid-model", 4
+# Fitted attributes that are kernels; not every model has them.
+KERNELS = ("kernel_", "mean_kernel_")
 # Parameters that belong to the machine and the moment, not to the model.
 LEFT_OUT = {"callbacks", "checkpoint_dir", "n_threads", "verbose", "device"}
 PRIORS = {name: getattr(prior_room, name) for name in ("Normal", "LogNormal", "Gamma", "HalfNormal", "Interval")}
@@ -54,9 +56,9 @@ class Header(Stamp):
     estimator: str
     parameters: dict[str, Any]
     predictor: dict[str, Any]
-    kernel: dict[str, Any]
+    kernels: dict[str, dict[str, Any]]
     history: list[dict[str, Any]]
-    jitter: float
+    jitter: float | None  # of GPs
     vector_target: bool
     n_features: int
     feature_names: list[str] | None
@@ -65,7 +67,9 @@ class Header(Stamp):
 def save(estimator: Any, path: str | os.PathLike[str]) -> None:
     """Write a fitted estimator; the file appears whole or not at all."""
     tensors = {f"predictor.{name}": tensor for name, tensor in estimator.predictor_.state_dict().items()}
-    tensors |= {f"kernel.{name}": tensor for name, tensor in estimator.kernel_.state_dict().items()}
+    kernels = {name: getattr(estimator, name) for name in KERNELS if hasattr(estimator, name)}
+    for attribute, kernel in kernels.items():
+        tensors |= {f"{attribute}.{name}": tensor for name, tensor in kernel.state_dict().items()}
     parameters = {
         name: _encode(name, value, tensors)
         for name, value in estimator.get_params(deep=False).items()
@@ -78,9 +82,9 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         estimator=type(estimator).__name__,
         parameters=parameters,
         predictor=estimator.predictor_.to_spec(),
-        kernel=estimator.kernel_.to_spec(),
+        kernels={name: kernel.to_spec() for name, kernel in kernels.items()},
         history=estimator.history_,
-        jitter=estimator.jitter_,
+        jitter=getattr(estimator, "jitter_", None),
         vector_target=estimator._vector_target,
         n_features=estimator.n_features_in_,
         feature_names=None if names is None else [str(name) for name in names],
@@ -95,10 +99,11 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         scratch.unlink(missing_ok=True)
 
 
-def load(path: str | os.PathLike[str], kernel: Any = None) -> Any:
+def load(path: str | os.PathLike[str], kernel: Any = None, features: Any = None) -> Any:
     """Read a model that :meth:`save` has written. It predicts bit for bit as before.
 
-    A loaded model knows no training rows: ``partial_fit`` on it is a new fit.
+    A loaded model does not go on training: ``partial_fit`` on it is a new fit. (A model of neighbours brings its
+    training rows along, but only to predict from.)
 
     Parameters
     ----------
@@ -106,6 +111,8 @@ def load(path: str | os.PathLike[str], kernel: Any = None) -> Any:
     kernel : gpytorch.kernels.Kernel, optional
         The kernel that the model was fitted with, whatever its values, if it was one of GPyTorch: a file holds tensors,
         but no code.
+    features : torch.nn.Module or list of them, optional
+        The module that was the model's ``features``, if it was one of your own; with ``covariance_features``, both.
     """
     from candid.estimators.factory import ESTIMATORS
 
@@ -123,9 +130,15 @@ def load(path: str | os.PathLike[str], kernel: Any = None) -> Any:
     if header.estimator not in ESTIMATORS:
         raise ModelFileError(f"{path} names an estimator {header.estimator!r} that candid does not have")
     try:
-        return _assemble(ESTIMATORS[header.estimator], header, tensors, kernel)
+        return _assemble(ESTIMATORS[header.estimator], header, tensors, _code(kernel, features))
     except (ValueError, TypeError, KeyError, AttributeError, RuntimeError) as error:
         raise ModelFileError(f"{path} does not describe a model that can be rebuilt: {error}") from error
+
+
+def _code(*given: Any) -> list[Any]:
+    """All modules that were given, in one list."""
+    lists = (part if isinstance(part, (list, tuple)) else [part] for part in given if part is not None)
+    return [part for parts in lists for part in parts]
 
 
 def _assemble(kind: type, header: Header, tensors: dict[str, Tensor], code: Any) -> Any:
@@ -133,22 +146,33 @@ def _assemble(kind: type, header: Header, tensors: dict[str, Tensor], code: Any)
     parameters = {name: _decode(value, tensors, code) for name, value in header.parameters.items()}
     estimator = kind(**parameters)
     estimator._validate_params()
-    state = {name.removeprefix("predictor."): t for name, t in tensors.items() if name.startswith("predictor.")}
+    state = _under("predictor.", tensors)
     n_outputs = len(state["y_scale"])
     inner = predictor_from_spec(header.predictor, code)
     predictor = TablePredictor(
         inner, Standardizer.identity(header.n_features), Standardizer.identity(n_outputs), torch.ones(n_outputs)
     )
     predictor.load_state_dict(state, assign=True)
-    kernel = kernel_from_spec(header.kernel, code)
-    kernel.load_state_dict({n.removeprefix("kernel."): t for n, t in tensors.items() if n.startswith("kernel.")})
-    estimator.predictor_, estimator.kernel_ = predictor, kernel
-    estimator.history_, estimator.jitter_ = header.history, header.jitter
+    if header.jitter is not None:
+        estimator.jitter_ = header.jitter
+    needed = {"kernel_"} if "kernel" in parameters else set()
+    if not needed <= header.kernels.keys() <= set(KERNELS):
+        raise ValueError(f"its kernels are {sorted(header.kernels)}")
+    for attribute, description in header.kernels.items():
+        kernel = kernel_from_spec(description, code)
+        kernel.load_state_dict(_under(f"{attribute}.", tensors))
+        setattr(estimator, attribute, kernel)
+    estimator.predictor_, estimator.history_ = predictor, header.history
     estimator._vector_target, estimator.n_features_in_ = header.vector_target, header.n_features
     if header.feature_names is not None:
         estimator.feature_names_in_ = np.asarray(header.feature_names, dtype=object)
     estimator.noise_ = estimator._shaped(predictor.noise_variance.sqrt().double().numpy())
     return estimator
+
+
+def _under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors whose names begin with ``prefix``, without it."""
+    return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
 
 
 def _read(path: Path) -> tuple[str, dict[str, Tensor]]:
@@ -189,8 +213,9 @@ def _check_sizes(header: Header, tensors: dict[str, Tensor]) -> None:
     if header.feature_names is not None and len(header.feature_names) != header.n_features:
         raise ValueError(f"{len(header.feature_names)} feature names do not fit {header.n_features} features")
     most = sum(tensor.numel() for tensor in tensors.values())
-    kernels = [value["kernel"] for value in header.parameters.values() if isinstance(value, dict) and "kernel" in value]
-    for size in _sizes([[header.n_features], header.predictor, header.kernel, kernels]):
+    described = [value for value in header.parameters.values() if isinstance(value, dict)]
+    modules = [value[kind] for value in described for kind in ("kernel", "network") if kind in value]
+    for size in _sizes([[header.n_features], header.predictor, header.kernels, modules]):
         if size > most:
             raise ValueError("the header asks for larger tensors than the file holds")
 
@@ -216,14 +241,14 @@ def _encode(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
     if isinstance(value, (float, np.floating)):
         return float(value)
     if isinstance(value, torch.nn.Module):
-        value = adopt(value)
-        tensors |= {f"parameter.{name}.{key}": tensor for key, tensor in value.state_dict().items()}
-        return {"kernel": value.to_spec(), "tensors": f"parameter.{name}."}
+        kind, module = ("network", adopt_network(value)) if may_be_network(value) else ("kernel", adopt(value))
+        tensors |= {f"parameter.{name}.{key}": tensor for key, tensor in module.state_dict().items()}
+        return {kind: module.to_spec(), "tensors": f"parameter.{name}."}
     if type(value).__name__ in PRIORS and isinstance(value, PRIORS[type(value).__name__]):
         return {"prior": type(value).__name__, "values": asdict(value)}
     if isinstance(value, dict):
         return {"dict": {key: _encode(f"{name}.{key}", entry, tensors) for key, entry in value.items()}}
-    if isinstance(value, (list, tuple)) and all(isinstance(entry, (str, *PRIORS.values())) for entry in value):
+    if isinstance(value, (list, tuple)) and all(isinstance(entry, (str, int, *PRIORS.values())) for entry in value):
         return {"tuple": [_encode(name, entry, tensors) for entry in value]}
     if isinstance(value, np.random.RandomState):
         return None
@@ -234,10 +259,11 @@ def _encode(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
 def _decode(value: Any, tensors: dict[str, Tensor], code: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    if "kernel" in value:
-        kernel, prefix = kernel_from_spec(value["kernel"], code), value["tensors"]
-        kernel.load_state_dict({n.removeprefix(prefix): t for n, t in tensors.items() if n.startswith(prefix)})
-        return kernel
+    for kind, rebuild in (("kernel", kernel_from_spec), ("network", network_from_spec)):
+        if kind in value:
+            module = rebuild(value[kind], code)
+            module.load_state_dict(_under(value["tensors"], tensors))
+            return module
     if "prior" in value:
         return PRIORS[value["prior"]](**value["values"])
     if "dict" in value:

@@ -20,7 +20,7 @@ from candid.estimators.scaling import Standardizer
 from candid.estimators.table_predictor import TablePredictor
 from candid.kernels import Kernel, in_units
 
-__all__ = ["Fitted", "Setting", "fit_best"]
+__all__ = ["Fitted", "Setting", "fit_best", "reached"]
 
 Callback = Callable[[dict[str, Any]], Any]
 
@@ -54,7 +54,8 @@ class Budget:
 class Setting:
     """What a model is built for.
 
-    Standardised rows, the scaling of the inputs, a problem to go on from (or None), which restart it is, and the time.
+    Standardised rows, the scaling of the inputs, a problem to go on from (or None), which restart it is, the time, and
+    the place of each row in an order that was given (or None).
     """
 
     rows: Rows
@@ -62,6 +63,7 @@ class Setting:
     start: Problem | None
     restart: int
     budget: Budget
+    place: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,17 @@ class Fitted:
     @property
     def kernel(self) -> Kernel:
         """The fitted kernel in the units of the table."""
-        fitted = copy.deepcopy(self.problem.family.kernel).double().cpu()
-        x_scale, y_scale = torch.as_tensor(self.inputs.scale), torch.as_tensor(self.targets.scale)
-        return in_units(fitted, x_scale, y_scale)  # pyright: ignore[reportArgumentType]
+        return self._in_units(self.problem.family.kernel, self.targets.scale)
+
+    @property
+    def mean_kernel(self) -> Kernel | None:
+        """That of the mean, of unit amplitude, where the mean has one of its own."""
+        kernel = getattr(self.problem.family, "mean_kernel", None)
+        return None if kernel is None else self._in_units(kernel, np.ones_like(self.targets.scale))
+
+    def _in_units(self, kernel: Kernel, y_scale: np.ndarray) -> Kernel:
+        x_shift, x_scale = torch.as_tensor(self.inputs.shift), torch.as_tensor(self.inputs.scale)
+        return in_units(copy.deepcopy(kernel).double().cpu(), x_scale, torch.as_tensor(y_scale), x_shift)
 
 
 def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> Fitted:
@@ -117,7 +127,7 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
             checkpoint = checkpoint_of(estimator, training, [seed, restart, earlier, *_arrays(held_out)])
             if checkpoint is not None:
                 checkpoints.append(checkpoint)
-            setting = Setting(rows, inputs, earlier, restart, budget)
+            setting = Setting(rows, inputs, earlier, restart, budget, training.place)
             problem = estimator._build(setting, seed + restart)
             callbacks = _informed(estimator.callbacks, lambda problem=problem: _predictor(problem, inputs, targets))
             plan = replace(
@@ -128,15 +138,18 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
                 with_start=True,
             )
             history = train(problem, rows, plan, held_out_rows, checkpoint, callbacks, progress)
-            runs.append((_score(history, estimator.patience), problem, history))
+            runs.append((reached(history, estimator.patience), problem, history))
     _, problem, history = min(runs, key=lambda run: run[0])
-    fitted = _finish(problem, training, held_out, inputs, targets, history)
+    predictor = _predictor(problem, inputs, targets)
+    if held_out_rows is not None:
+        estimator._complete(predictor, problem.likelihood, held_out_rows)
+    fitted = Fitted(problem, training, held_out, inputs, targets, predictor, history, _jitter(problem))
     for checkpoint in checkpoints:
         checkpoint.delete()
     return fitted
 
 
-def _score(history: list[dict[str, Any]], patience: int | None) -> float:
+def reached(history: list[dict[str, Any]], patience: int | None) -> float:
     """What a run has reached: the held-out NLL of the epoch it ended with, or where nothing is held out, its loss."""
     if not history:
         return math.inf
@@ -151,15 +164,8 @@ def _informed(callbacks: Sequence[Callback], model: Callable[[], TablePredictor]
     return [lambda record, callback=callback: callback({**record, "model": model}) for callback in callbacks]
 
 
-def _finish(
-    problem: Problem,
-    training: Table,
-    held_out: Table | None,
-    inputs: Standardizer,
-    targets: Standardizer,
-    history: list[dict[str, Any]],
-) -> Fitted:
-    predictor = _predictor(problem, inputs, targets)
+def _jitter(problem: Problem) -> float:
+    """What factorisations needed; a large one is worth a warning."""
     jitter = float(problem.family.jitter.max())
     if jitter > LARGE_JITTER:
         warnings.warn(
@@ -167,7 +173,7 @@ def _finish(
             "resolved; duplicate inputs or a too smooth kernel are the usual cause, and float64 helps",
             stacklevel=4,
         )
-    return Fitted(problem, training, held_out, inputs, targets, predictor, history, jitter)
+    return jitter
 
 
 @torch.no_grad()

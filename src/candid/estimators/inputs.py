@@ -21,7 +21,7 @@ MOST_SORTED = 20_000
 class Table:
     """Inputs N×D, targets N×P, weights N (all positive), known noise variances N×P or None.
 
-    ``vector`` tells whether the targets came as a vector.
+    ``vector`` tells whether the targets came as a vector, and ``place`` where each row is in an order that was given.
     """
 
     x: np.ndarray
@@ -29,22 +29,24 @@ class Table:
     weight: np.ndarray
     noise: np.ndarray | None
     vector: bool
+    place: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.x)
 
     def rows(self, index: np.ndarray) -> Table:
-        noise = None if self.noise is None else self.noise[index]
-        return Table(self.x[index], self.y[index], self.weight[index], noise, self.vector)
+        noise, place = (None if part is None else part[index] for part in (self.noise, self.place))
+        return Table(self.x[index], self.y[index], self.weight[index], noise, self.vector, place)
 
     def merged(self) -> Table:
         """The same table with equal rows made one, of their total weight, and sorted; as it is if it is long.
 
-        So weights and repetitions give the same fit to the last digit, and rows may come in any order.
+        So weights and repetitions give the same fit to the last digit, and rows may come in any order. Where an order
+        was given, no two rows are equal.
         """
         if len(self) > MOST_SORTED:
             return self
-        columns = np.column_stack([self.x, self.y] + ([] if self.noise is None else [self.noise]))
+        columns = np.column_stack([self.x, self.y, *(part for part in (self.noise, self.place) if part is not None)])
         _, first, group = np.unique(columns, axis=0, return_index=True, return_inverse=True)
         table = self.rows(first)
         return replace(table, weight=np.bincount(group, self.weight))
@@ -57,18 +59,30 @@ class Table:
         noise = None if self.noise is None or other.noise is None else np.concatenate((self.noise, other.noise))
         parts = ((self.x, other.x), (self.y, other.y), (self.weight, other.weight))
         x, y, weight = (np.concatenate(part) for part in parts)
-        return Table(x, y, weight, noise, self.vector).merged()
+        return Table(x, y, weight, noise, self.vector, self._places_with(other)).merged()
+
+    def _places_with(self, other: Table) -> np.ndarray | None:
+        """In an order that was given, more rows come after those that are there."""
+        if self.place is None and other.place is None:
+            return None
+        if self.place is None or other.place is None:
+            raise ValueError("ordering must be given for all rows of a model or for none; fit anew to change that")
+        return np.concatenate((self.place, self.place.max() + 1 + other.place))
 
 
-def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, alpha: Any, reset: bool) -> Table:
-    """Check training data; rows of weight zero are left out."""
+def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, alpha: Any, reset: bool, order: Any = None) -> Table:
+    """Check training data; rows of weight zero are left out.
+
+    ``order`` holds the indices of the rows, the first one first, where their order matters.
+    """
     x, targets = _validated(estimator, _to_host(X), reset, y=_to_host(y))
     weight = _check_sample_weight(_to_host(sample_weight), x, dtype=np.float64, ensure_non_negative=True, copy=True)
     # The rows are kept for partial_fit, and the caller may use the same array for the next ones.
     x, targets = np.array(x), np.array(targets)
     y2d = targets.reshape(len(x), -1)
     noise = None if alpha is None else read_noise(alpha, y2d.shape)
-    table = Table(x, y2d, weight, noise, targets.ndim == 1)
+    place = None if order is None else _read_order(order, len(x))
+    table = Table(x, y2d, weight, noise, targets.ndim == 1, place)
     if weight.sum() <= 0:
         raise ValueError("all sample weights are zero: there is nothing to learn from")
     return (table if weight.all() else table.rows(np.flatnonzero(weight))).merged()
@@ -92,6 +106,14 @@ def read_noise(alpha: Any, shape: tuple[int, ...]) -> np.ndarray:
     if not (np.isfinite(noise).all() and (noise >= 0).all()):
         raise ValueError("alpha holds noise variances: they must be finite and not negative")
     return np.broadcast_to(noise, shape)
+
+
+def _read_order(order: Any, n_rows: int) -> np.ndarray:
+    """The place of each row, from the indices of the rows in their order."""
+    order = np.asarray(_to_host(order))
+    if order.shape != (n_rows,) or not np.array_equal(np.sort(order), np.arange(n_rows)):
+        raise ValueError(f"ordering must hold each of the indices 0 to {n_rows - 1} of the {n_rows} rows once")
+    return order.argsort()
 
 
 def check_range(values: np.ndarray, dtype: torch.dtype, name: str) -> None:

@@ -19,6 +19,10 @@ COLD_EPOCHS, COLD_STEPS = 30, 1000
 # Learning rates of hyper-parameters and inducing points, of q(u) by Adam, and along natural gradients; from a cold
 # start, of everything.
 RATE, Q_RATE, NATURAL_RATE, COLD_RATE = 0.05, 0.5, 0.2, 0.01
+# The same behind a network, where steps are shorter, and learning rates of the network itself: with Adam for q(u), and
+# with natural gradients.
+DEEP_RATE, DEEP_Q_RATE, DEEP_NATURAL_RATE = 0.02, 0.1, 0.05
+NETWORK_RATE, NATURAL_NETWORK_RATE = 0.002, 0.001
 # A warm start on fewer rows than this is close to the optimum. There rates are in proportion to the rows (that of q(u),
 # which would shake the most, to their square), down to this share.
 FEW_ROWS, LEAST_SHARE = 10_000, 0.05
@@ -30,15 +34,18 @@ LEAST_DEVIATION = 0.3
 
 @dataclass(frozen=True)
 class Pace:
-    """Epochs, and the learning rates of hyper-parameters, of inducing points (as a share of that) and of q(u)."""
+    """Epochs, and learning rates of hyper-parameters, of inducing points (as a share of that), of q(u), of networks."""
 
     epochs: int
     rate: float
     point_share: float
     q_rate: float
+    network_rate: float
 
 
-def warm_pace(n_rows: int, batch_size: int, natural: bool, deviation: float, independence: float, kept: bool) -> Pace:
+def warm_pace(
+    n_rows: int, batch_size: int, natural: bool, deviation: float, independence: float, kept: bool, deep: bool = False
+) -> Pace:
     """From a warm start, or from an earlier fit that is ``kept``.
 
     Parameters
@@ -54,15 +61,22 @@ def warm_pace(n_rows: int, batch_size: int, natural: bool, deviation: float, ind
         values change their meaning when points that are close together move, and q(u) cannot follow.
     kept : bool
         Whether training goes on where an earlier fit has ended, with more rows.
+    deep : bool, default=False
+        Whether a network is part of the model.
     """
     per_epoch = n_batches(n_rows, batch_size)
     steps = (NATURAL_STEPS if natural else ADAM_STEPS) * max(1.0, math.sqrt(n_rows / MANY_ROWS))
     least = min(max(n_rows // 4, LEAST_STEPS[0]), LEAST_STEPS[1])
     epochs = math.ceil(max(min(steps, MOST_EPOCHS * per_epoch), least) / per_epoch)
     share = 1.0 if kept else max(share_of_many(n_rows), LEAST_SHARE)
-    q_rate = share**2 * Q_RATE / max(deviation, LEAST_DEVIATION)
-    point_share = min(1.0, math.sqrt(independence / OPEN_SHARE))
-    return Pace(epochs, share * RATE, point_share, NATURAL_RATE if natural else q_rate)
+    rate, q_rate, natural_rate = (DEEP_RATE, DEEP_Q_RATE, DEEP_NATURAL_RATE) if deep else (RATE, Q_RATE, NATURAL_RATE)
+    return Pace(
+        epochs,
+        rate=share * rate,
+        point_share=min(1.0, math.sqrt(independence / OPEN_SHARE)),
+        q_rate=natural_rate if natural else share**2 * q_rate / max(deviation, LEAST_DEVIATION),
+        network_rate=share * (NATURAL_NETWORK_RATE if natural else NETWORK_RATE),
+    )
 
 
 def share_of_many(n_rows: int) -> float:
@@ -73,4 +87,4 @@ def share_of_many(n_rows: int) -> float:
 def cold_pace(n_rows: int, batch_size: int) -> Pace:
     """From anywhere."""
     epochs = max(COLD_EPOCHS, math.ceil(COLD_STEPS / n_batches(n_rows, batch_size)))
-    return Pace(epochs, COLD_RATE, 1.0, COLD_RATE)
+    return Pace(epochs, COLD_RATE, 1.0, COLD_RATE, COLD_RATE)

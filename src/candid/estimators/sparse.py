@@ -3,46 +3,41 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
+from torch import Tensor
 
-from candid.engines import (
-    Plan,
-    Problem,
-    fit_by_evidence,
-    fit_by_neighbours,
-    match_noise,
-    place_points,
-    solve_weights,
-)
+from candid.engines import Plan, Problem, Rows, match_noise, solve_weights
 from candid.estimators.base import GPRegressor, gp_estimator
-from candid.estimators.fitting import Setting
+from candid.estimators.fitting import Fitted, Setting
 from candid.estimators.inputs import Table
 from candid.estimators.pace import cold_pace, share_of_many, warm_pace
+from candid.estimators.start import JITTER, Start, seen_by
 from candid.families import (
+    Centred,
     Conditional,
     Decoupled,
+    Embedded,
     Family,
     Inducing,
+    Mean,
+    NetworkMean,
     Orthogonal,
     Sparse,
     decoupled_kernel,
-    metric_of,
+    inducing_part,
 )
-from candid.kernels import Kernel
+from candid.kernels import Deep, Kernel, make_network, networks_in
+from candid.likelihoods import Gaussian
 from candid.methods import COLLAPSED, COLLAPSED_MOST_ROWS, Composition, inducing_points
+from candid.priors import HyperPrior
 from candid.weights import WEIGHTS
 
 __all__ = ["SparseGPRegressor"]
 
-# Share of the kernel's diagonal at which factorisations start.
-JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
-# Up to this many rows the warm start fits hyper-parameters to the exact marginal likelihood. They take at most this
-# share of the time.
-FEW_ROWS, WARM_SHARE = 500, 0.25
 # q(u) has a closed form for every β > 0, and takes this one for β = 0.
 LEAST_BETA = 1e-3
 # Rounds of L-BFGS for objectives of all rows.
@@ -62,9 +57,21 @@ class SparseGPRegressor(GPRegressor):
         collapsed bound (SGPR) or the marginal likelihood of FITC.
     covariance : {"full", "diagonal", "none"}, default="full"
         Covariance of q(u), the distribution of the inducing values; "none" is a point estimate.
-    decouple : {None, "inducing", "orthogonal", "kernel"}, default=None
+    decouple : {None, "inducing", "orthogonal", "kernel", "features", "mean"}, default=None
         Whether the mean has inducing points of its own: instead of those of the variance (PPGPR-MFD), or besides them
-        and orthogonal to them (OD-SVGP); or hyper-parameters of its own at the same points (DCSVGP).
+        and orthogonal to them (OD-SVGP); or, at the same points, hyper-parameters of its own (DCSVGP) or a network of
+        its own (SVGP-DCDKL); or whether it is a network, and inducing points shape the variance only (NNSVGP).
+    features : str, tuple of int or torch.nn.Module, optional
+        A network between the inputs and the kernel (with ``decouple="mean"``, the one that the mean is made of): the
+        widths of layers with ReLU between them, a name of :data:`candid.kernels.PRESETS` ("ppgpr", "dspp", "dc"), or a
+        module that maps (row, D) to (row, W).
+    covariance_features : str, tuple of int or torch.nn.Module, optional, default="same"
+        With ``decouple="features"``, the network of the covariance: another one of the same make, one of its own, or
+        None (SVGP-MeanDKL).
+    inducing_space : {"input", "feature"}, default="input"
+        Whether inducing points are rows of the table or, if there is a network, of its features.
+    weight_decay : float, default=0.003
+        Of networks, as of Adam: half of it times the sum of squares is added to the loss per row.
     decoupled : tuple of str, default=("lengthscale",)
         Which hyper-parameters of the kernel the mean has of its own with ``decouple="kernel"``. The amplitude is always
         shared.
@@ -87,7 +94,8 @@ class SparseGPRegressor(GPRegressor):
         Where training starts. "warm": kernel and noise from the leave-one-out likelihood of nearest neighbours (up to
         500 rows, from the exact marginal likelihood), inducing points by k-means, q(u) in closed form. An array (in the
         units of X) is a warm start with these inducing points (those that the mean has of its own are placed by
-        k-means). "kmeans" and "random" only place the inducing points and leave the rest cold.
+        k-means). "kmeans" and "random" only place the inducing points and leave the rest cold. With a network, "warm"
+        trains it, with kernel and noise, in a small model of 32 inducing points, and k-means sees features.
     optimizer : {"auto", "adam", "natural"}, default="auto"
         How q(u) moves: by Adam or along natural gradients. "auto" takes these where they are defined: for the bounds
         "elbo", "vfitc" and "fitc_elbo" with a full covariance, where the mean has no points of its own; elsewhere an
@@ -100,12 +108,13 @@ class SparseGPRegressor(GPRegressor):
     lr : float, optional
         Learning rate of hyper-parameters and inducing points, by default 0.05 from a warm start and 0.01 from a cold
         one. From a warm start on less than ten thousand rows it is in proportion to the rows, down to a twentieth.
-        Inducing points that are close together move by shorter steps.
+        Inducing points that are close together move by shorter steps. With a network it is 0.02, and that of the
+        network 0.002 (0.001 with natural gradients).
     q_lr : float, optional
         Learning rate of q(u). From a warm start Adam's is by default 0.5 divided by the root of the kernel's amplitude,
         and on less than ten thousand rows in proportion to their square; that of natural gradients is 0.2. From a cold
         start it is 0.01.
-    schedule : {"cosine", "step", "thirds", "constant"}, default="cosine"
+    schedule : {"cosine", "step", "thirds", "quarters", "constant"}, default="cosine"
         How the learning rate decays.
     dtype : {"float32", "float64"}, default="float32"
         Precision of training.
@@ -153,6 +162,8 @@ class SparseGPRegressor(GPRegressor):
         Latent mean and variance as differentiable torch functions, in original units.
     kernel_ : Kernel
         The fitted kernel, in the units of the table.
+    mean_kernel_ : Kernel
+        That of the mean, of unit amplitude, if the mean has one of its own.
     noise_ : float or ndarray
         Standard deviation of the noise, in units of y.
     history_ : list of dict
@@ -178,6 +189,10 @@ class SparseGPRegressor(GPRegressor):
     whiten: str = "mean"
     omega_weight: float = 0.001
     omega_scale: str = "paper"
+    features: str | tuple[int, ...] | torch.nn.Module | None = None
+    covariance_features: str | tuple[int, ...] | torch.nn.Module | None = "same"
+    inducing_space: str = "input"
+    weight_decay: float = 0.003
     beta: float = 0.2
     gamma: float = 1.03
     n_inducing: int = 500
@@ -191,11 +206,15 @@ class SparseGPRegressor(GPRegressor):
         **GPRegressor._parameter_constraints,
         "objective": [str],
         "covariance": [StrOptions({"none", "diagonal", "full"})],
-        "decouple": [StrOptions({"inducing", "orthogonal", "kernel"}), None],
+        "decouple": [StrOptions({"inducing", "orthogonal", "kernel", "features", "mean"}), None],
         "decoupled": [tuple, list],
         "whiten": [StrOptions({"mean", "covariance"})],
         "omega_weight": [Interval(Real, 0, None, closed="left")],
         "omega_scale": [StrOptions({"paper", "n_over_b"})],
+        "features": [str, tuple, list, torch.nn.Module, None],
+        "covariance_features": [str, tuple, list, torch.nn.Module, None],
+        "inducing_space": [StrOptions({"input", "feature"})],
+        "weight_decay": [Interval(Real, 0, None, closed="left")],
         "beta": [Interval(Real, 0, None, closed="left")],
         "gamma": [Interval(Real, 1, None, closed="neither")],
         "n_inducing": [Interval(Integral, 1, None, closed="left")],
@@ -212,6 +231,9 @@ class SparseGPRegressor(GPRegressor):
         "whiten",
         "omega_weight",
         "omega_scale",
+        "features",
+        "covariance_features",
+        "inducing_space",
         "dtype",
     )
 
@@ -231,16 +253,39 @@ class SparseGPRegressor(GPRegressor):
         """Whether a new model starts close to the optimum."""
         return not (isinstance(self.init, str) and self.init in ("kmeans", "random"))
 
+    @property
+    def _same_features(self) -> bool:
+        return isinstance(self.covariance_features, str) and self.covariance_features == "same"
+
     def _check_table(self, table: Table) -> None:
-        if self._collapsed and len(table) > COLLAPSED_MOST_ROWS:
+        if self._collapsed:
+            self._check_collapsed(len(table))
+        if self.decouple in ("features", "mean") and self.features is None:
+            raise ValueError(f"decouple={self.decouple!r} needs a network: give features, for example features='dc'")
+        if not self._same_features and self.decouple != "features":
+            raise ValueError("covariance_features is for decouple='features'; leave it at 'same', or decouple features")
+        if self.inducing_space == "feature" and self.decouple in ("features", "mean"):
             raise ValueError(
-                f"objective={self.objective!r} needs all rows in memory at once, and {len(table)} are too many (more "
+                f"with decouple={self.decouple!r} mean and covariance have no features in common, in which inducing "
+                "points could be; use inducing_space='input'"
+            )
+        if self.inducing_space == "feature" and not isinstance(self.init, str):
+            raise ValueError("inducing points that are given are rows of the table; use inducing_space='input'")
+
+    def _check_collapsed(self, n_rows: int) -> None:
+        if n_rows > COLLAPSED_MOST_ROWS:
+            raise ValueError(
+                f"objective={self.objective!r} needs all rows in memory at once, and {n_rows} are too many (more "
                 f"than {COLLAPSED_MOST_ROWS}); use mini-batches: candid.make_gp('svgp') or candid.make_gp('vfitc')"
             )
-        if self._collapsed and self.covariance != "full":
+        if self.covariance != "full":
             raise ValueError(
                 f"with objective={self.objective!r}, q(u) follows in closed form and has a full covariance; leave "
                 "covariance='full', or use objective='elbo'"
+            )
+        if self.features is not None:
+            raise ValueError(
+                f"objective={self.objective!r} has no mini-batches, which a network needs; use objective='elbo'"
             )
 
     def _plan(self, setting: Setting, problem: Problem, seed: int) -> Plan:
@@ -249,7 +294,8 @@ class SparseGPRegressor(GPRegressor):
         if self._warm:
             natural, kept = steppers.get("weights") == "natural", self._kept(setting) is not None
             deviation, independence = _standard_deviation(problem.family.kernel), _independence(problem.family)
-            pace = warm_pace(n_rows, self.batch_size, natural, deviation, independence, kept)
+            deep = any(networks_in(problem))
+            pace = warm_pace(n_rows, self.batch_size, natural, deviation, independence, kept, deep)
         epochs = COLLAPSED_ROUNDS if self._collapsed else pace.epochs
         rate = pace.rate if self.lr is None else self.lr
         return Plan(
@@ -257,81 +303,144 @@ class SparseGPRegressor(GPRegressor):
             max_epochs=epochs if self.max_epochs is None else self.max_epochs,
             batch_size=n_rows if self._collapsed else self.batch_size,
             lr=rate,
-            rates={"weights": pace.q_rate if self.q_lr is None else self.q_lr, "points": pace.point_share * rate},
+            rates={
+                "weights": pace.q_rate if self.q_lr is None else self.q_lr,
+                "points": pace.point_share * rate,
+                "network": pace.network_rate if self.lr is None else self.lr,
+            },
+            decay={"network": self.weight_decay},
             schedule=self.schedule,
             patience=self.patience,
             seed=seed,
         )
 
+    def _train(self, table: Table, start: Fitted | None) -> Self:
+        super()._train(table, start)
+        self.__dict__.pop("mean_kernel_", None)
+        if self._fitted.mean_kernel is not None:
+            self.mean_kernel_ = self._fitted.mean_kernel
+        return self
+
+    # The model at its starting point
+
     def _build(self, setting: Setting, seed: int) -> Problem:
-        rows = setting.rows
         kernel, mean, likelihood, prior = self._parts(setting, seed)
-        options = {"gamma": self.gamma} if self.objective == "robust" else {}
         family = self._kept(setting)
-        coefficients = {"kl": self.beta, "omega": self.omega_weight}
         if family is not None:
             family.adopt(kernel, mean)
-            return Problem(family, likelihood, self.objective, coefficients, prior, options)
-        if self._warm:
-            fit = fit_by_evidence if len(rows) <= FEW_ROWS else fit_by_neighbours
-            fit(kernel, mean, likelihood, prior, rows, seed, time_budget=_share(setting))
-        family = self._family(setting, kernel, mean, seed)
-        if self._warm:
-            bound = self.objective in ("elbo", "robust", "sgpr")
-            match_noise(family, likelihood, prior, rows, share=1.0 if bound else 0.5)
-            openness = share_of_many(len(rows)) if self.objective == "predictive" else 0.0
-            solve_weights(family, likelihood, rows, max(self.beta, LEAST_BETA), not bound, openness)
+        else:
+            how = "random" if isinstance(self.init, str) and self.init == "random" else "kmeans"
+            in_features = self.inducing_space == "feature"
+            start = Start(setting, likelihood, prior, seed, self.weight_decay, self._warm, how, in_features)
+            if self._warm:
+                start.fit(kernel, mean)
+            family = self._family(start, kernel, mean)
+            if self._warm:
+                self._solve(family, likelihood, prior, setting.rows)
+        options = {"gamma": self.gamma} if self.objective == "robust" else {}
+        coefficients = {"kl": self.beta, "omega": self.omega_weight}
         return Problem(family, likelihood, self.objective, coefficients, prior, options)
 
-    def _family(self, setting: Setting, kernel: Kernel, mean: Any, seed: int) -> Sparse:
-        """The family with its inducing points in place, and nothing else known."""
-        rows, made_of = setting.rows, self._composition()
-        points = self._points(setting, kernel, seed)
-        weights = WEIGHTS[str(made_of.weights)](points.shape[-2], tuple(points.shape[:-2]))
-        jitter = JITTER[rows.x.dtype]
-        if made_of.family == "inducing":
-            return Inducing(kernel, mean, points, weights, jitter).to(rows.x)
-        if made_of.family == "conditional":
-            own_kernel = decoupled_kernel(kernel, tuple(self.decoupled))
-            omega = {"with_omega": self.omega_weight > 0, "omega_scale": self.omega_scale}
-            return Conditional(kernel, own_kernel, mean, points, weights, jitter, self.whiten, **omega).to(rows.x)
-        own = self._placed(setting, kernel, self.n_mean_inducing or self.n_inducing, seed + 1)
-        family = Decoupled if made_of.family == "decoupled" else Orthogonal
-        return family(kernel, mean, own, points, weights.to(rows.x), jitter).to(rows.x)
+    def _make_kernel(self, n_features: int, n_outputs: int, seed: int) -> Kernel:
+        """That of the covariance."""
+        if self.decouple == "mean":
+            features = None
+        else:
+            features = self.features if self._same_features else self.covariance_features
+        return self._kernel_behind(features, n_features, n_outputs, seed)
 
-    def _kept(self, setting: Setting) -> Sparse | None:
+    def _kernel_behind(self, features: Any, n_features: int, n_outputs: int, seed: int) -> Kernel:
+        """The kernel of the inputs, or of what a network makes of them."""
+        if features is None:
+            return super()._make_kernel(n_features, n_outputs, seed)
+        network = make_network(features, n_features, seed)
+        return Deep(network, super()._make_kernel(network.width, n_outputs, seed))
+
+    def _make_mean(self, kernel: Kernel, n_features: int, n_outputs: int, seed: int) -> Mean:
+        if self.decouple == "mean":
+            return NetworkMean(self.features, n_features, n_outputs, seed=seed)
+        if self.inducing_space == "feature":
+            if not isinstance(kernel, Deep):
+                raise ValueError("inducing_space='feature' needs a network: give features, for example features='dc'")
+            # The mean sees what the inducing points see.
+            n_features = kernel.network.width
+        return super()._make_mean(kernel, n_features, n_outputs, seed)
+
+    def _family(self, start: Start, kernel: Kernel, mean: Mean) -> Sparse | Embedded:
+        """The family with its inducing points in place, and nothing else known."""
+        points = self._points(start, kernel)
+        more = {}
+        if self.decouple in ("inducing", "orthogonal"):
+            more["mean_points"] = start.points(kernel, self.n_mean_inducing or self.n_inducing, start.seed + 1)
+        if self.inducing_space == "feature":
+            assert isinstance(kernel, Deep)
+            return Embedded(kernel.network, self._sparse(start, kernel.base, mean, points, **more))
+        return self._sparse(start, kernel, mean, points, **more)
+
+    def _sparse(
+        self, start: Start, kernel: Kernel, mean: Mean, points: Tensor, mean_points: Tensor | None = None
+    ) -> Sparse:
+        made_of = self._composition()
+        weights = WEIGHTS[str(made_of.weights)](points.shape[-2], tuple(points.shape[:-2])).to(points)
+        jitter = JITTER[points.dtype]
+        if made_of.family == "conditional":
+            omega = {"with_omega": self.omega_weight > 0, "omega_scale": self.omega_scale}
+            mean_kernel = self._mean_kernel(start, kernel, mean)
+            family = Conditional(kernel, mean_kernel, mean, points, weights, jitter, self.whiten, **omega)
+        elif mean_points is not None:
+            kind = Decoupled if made_of.family == "decoupled" else Orthogonal
+            family = kind(kernel, mean, mean_points, points, weights, jitter)
+        else:
+            kind = Centred if made_of.family == "centred" else Inducing
+            family = kind(kernel, mean, points, weights, jitter)
+        return family.to(points)
+
+    def _mean_kernel(self, start: Start, kernel: Kernel, mean: Mean) -> Kernel:
+        """That of the mean: it starts at the covariance's, or has been fitted in the same way."""
+        if self.decouple == "kernel":
+            return decoupled_kernel(kernel, tuple(self.decoupled))
+        if self._same_features:
+            return decoupled_kernel(kernel, ("network",))
+        rows = start.setting.rows
+        own = self._kernel_behind(self.features, rows.x.shape[1], rows.y.shape[1], start.seed + 1).to(rows.x)
+        if self._warm:
+            start.fit(own, mean)
+        return own.unit
+
+    def _solve(self, family: Family, likelihood: Gaussian, prior: HyperPrior | None, rows: Rows) -> None:
+        """Noise and q(v) in closed form."""
+        inducing, rows = inducing_part(family), seen_by(family, rows)
+        assert inducing is not None
+        bound = self.objective in ("elbo", "robust", "sgpr")
+        # A network has been trained together with the noise that belongs to it.
+        if not any(networks_in(family)):
+            match_noise(inducing, likelihood, prior, rows, share=1.0 if bound else 0.5)
+        openness = share_of_many(len(rows)) if self.objective == "predictive" else 0.0
+        solve_weights(inducing, likelihood, rows, max(self.beta, LEAST_BETA), not bound, openness)
+
+    def _kept(self, setting: Setting) -> Sparse | Embedded | None:
         """The family whose points and q(v) training goes on with.
 
         A model of few rows had few points; with more rows it may have more, and then starts from new ones. Points that
         the user gave are as many as they are.
         """
-        family = setting.start.family if setting.start is not None else None
-        wanted = self.n_inducing if isinstance(self.init, str) else 1
-        return family if isinstance(family, Sparse) and family.points.shape[-2] >= wanted else None
+        if setting.start is None:
+            return None
+        family = setting.start.family
+        inducing, wanted = inducing_part(family), self.n_inducing if isinstance(self.init, str) else 1
+        return family if inducing is not None and inducing.points.shape[-2] >= wanted else None  # pyright: ignore[reportReturnType]
 
-    def _points(self, setting: Setting, kernel: Kernel, seed: int) -> torch.Tensor:
+    def _points(self, start: Start, kernel: Kernel) -> Tensor:
         """Inducing points of each output, (P, M, D)."""
         if isinstance(self.init, str):
-            return self._placed(setting, kernel, self.n_inducing, seed)
-        n_features = setting.rows.x.shape[1]
+            return start.points(kernel, self.n_inducing, start.seed)
+        n_features = start.setting.rows.x.shape[1]
         given = np.asarray(self.init, dtype=np.float64)
         if given.ndim != 2 or given.shape[1] != n_features or not len(given):
             raise ValueError(f"init must have shape (M, {n_features}), a column for each feature; got {given.shape}")
         if not np.isfinite(given).all():
             raise ValueError("init has inducing points at NaN or infinity; give finite ones, in the units of X")
-        return self._for_each_output(setting, setting.inputs(given))
-
-    def _placed(self, setting: Setting, kernel: Kernel, n_points: int, seed: int) -> torch.Tensor:
-        """Points where the rows are; a warm start measures distances in lengthscales."""
-        how = "random" if isinstance(self.init, str) and self.init == "random" else "kmeans"
-        x = setting.rows.x.double().cpu().numpy()
-        lengths = metric_of(kernel, x.shape[1]).double().cpu().numpy() if self._warm else None
-        points = place_points(x, n_points, how, seed, lengths)
-        return self._for_each_output(setting, points)
-
-    def _for_each_output(self, setting: Setting, points: np.ndarray) -> torch.Tensor:
-        rows = setting.rows
-        return torch.as_tensor(points).to(rows.x).expand(rows.y.shape[1], *points.shape)
+        return start.given(given)
 
 
 @torch.no_grad()
@@ -343,11 +452,6 @@ def _standard_deviation(kernel: Kernel) -> float:
 
 def _independence(family: Family) -> float:
     """Of the quarter of the inducing points that depend on the others the most, that of the freest one."""
-    assert isinstance(family, Sparse)
-    return float(family.independence().flatten().quantile(0.25))
-
-
-def _share(setting: Setting) -> float | None:
-    """Seconds that hyper-parameters may take."""
-    time_left = setting.budget.left()
-    return None if time_left is None else WARM_SHARE * time_left
+    inducing = inducing_part(family)
+    assert inducing is not None
+    return float(inducing.independence().flatten().quantile(0.25))

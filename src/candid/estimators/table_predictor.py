@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from candid.estimators.scaling import Standardizer
 from candid.families import Joint, Predictor
 from candid.marginal import Marginal
+from candid.predictive import PredictiveMixture, PredictiveNormal
 
 __all__ = ["TablePredictor"]
 
@@ -53,8 +55,12 @@ class TablePredictor(nn.Module):
         """What predictions are computed in; ``predictor.inner.float()`` trades digits for speed."""
         return self.inner.dtype
 
+    @property
+    def n_outputs(self) -> int:
+        return self.y_scale.numel()
+
     def marginal(self, x: Tensor, mean_only: bool = False) -> Marginal:
-        """Latent mean and variances at the rows of ``x`` (row × output)."""
+        """Latent mean and variances at the rows of ``x`` (row × output), of each site where there are several."""
         latent = self.inner.marginal(self._standardise(x), mean_only)
         square = self.y_scale.square()
         return Marginal(
@@ -65,15 +71,44 @@ class TablePredictor(nn.Module):
         )
 
     def joint(self, x: Tensor) -> Joint:
-        """Latent mean (row × output) and covariance (output × row × row) of all rows together."""
+        """Latent mean (row × output) and covariance (output × row × row) of all rows together, of each site."""
         latent = self.inner.joint(self._standardise(x))
         return Joint(
-            self.y_shift + self.y_scale * latent.mean, self.y_scale.square()[:, None, None] * latent.covariance
+            self.y_shift + self.y_scale * latent.mean,
+            self.y_scale.square()[:, None, None] * latent.covariance,
+            latent.log_weight,
         )
+
+    def moments(self, x: Tensor, mean_only: bool = False) -> tuple[np.ndarray, np.ndarray]:
+        """Latent mean and variance (row × output) of a table of any length; with ``mean_only``, of the mean alone."""
+        parts = [part.moments() for part in self.stream(x, mean_only)]
+        mean, variance = (torch.cat(pieces).double().numpy() for pieces in zip(*parts, strict=True))
+        return mean, variance
+
+    def distribution(
+        self, x: Tensor, noise: np.ndarray | None = None, vector: bool = False
+    ) -> PredictiveNormal | PredictiveMixture:
+        """Distributions of new observations, in the units of y: where the model has several sites, mixtures of them.
+
+        ``noise`` holds known noise variances of these rows (row × output), instead of those of the model; ``vector``
+        drops the axis of a single output.
+        """
+        parts = list(self.stream(x))
+        mean, variance = (
+            torch.cat([getattr(part, name) for part in parts], dim=-2).double().numpy() for name in ("mean", "variance")
+        )
+        noise = self.noise_variance.double().numpy() if noise is None else noise
+        noise_std = np.broadcast_to(np.sqrt(noise), mean.shape[-2:])
+        log_weight = parts[0].log_weight
+        if log_weight is None:
+            return PredictiveNormal(*(_shaped(array, vector) for array in (mean, np.sqrt(variance), noise_std)))
+        by_site = (np.moveaxis(array, 0, -1) for array in (mean, np.sqrt(variance)))
+        means, latent_stds, noise_std = (_shaped(array, vector) for array in (*by_site, noise_std))
+        return PredictiveMixture(means, latent_stds, noise_std, log_weight.double().exp().flatten().numpy())
 
     def stream(self, x: Tensor, mean_only: bool = False) -> Iterator[Marginal]:
         """Marginals of a table of any length, some rows at a time; without gradients."""
-        n_rows = max(1, CHUNK_ENTRIES // (self.inner.n_points * self.y_scale.numel()))
+        n_rows = max(1, CHUNK_ENTRIES // (self.inner.n_points * self.n_outputs))
         for rows in x.split(n_rows):
             with torch.inference_mode():
                 part = self.marginal(rows, mean_only)
@@ -85,3 +120,8 @@ class TablePredictor(nn.Module):
 
     def to_spec(self) -> dict[str, Any]:
         return self.inner.to_spec()
+
+
+def _shaped(array: np.ndarray, vector: bool) -> np.ndarray:
+    """Drop the axis of outputs, the second one, where y is a vector."""
+    return array[:, 0] if vector else array

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from candid.families.means import Mean
 from candid.families.predictor import Predictor
 from candid.kernels import Kernel
-from candid.marginal import Batch, Evaluation, JointPrior, LowRankPrior
+from candid.marginal import Batch, Evaluation, JointPrior, LowRankPrior, Marginal
 
 __all__ = ["Family"]
 
@@ -21,16 +21,23 @@ class Family(nn.Module, ABC):
     objectives go with which family, so the other one is never called.
     """
 
-    kernel: Kernel
-    mean: Mean
+    kernel: Kernel  # of GPs
+    mean: Mean  # of GPs
     jitter: Tensor  # share of the kernel's diagonal that the last factorisation needed
 
     def evaluate(self, batch: Batch) -> Evaluation:
         """Marginals of the rows of a batch, and the penalties of the model."""
         raise TypeError(f"{type(self).__name__} has no row marginals; use it with an evidence")
 
-    def prior(self, batch: Batch) -> JointPrior | LowRankPrior:
-        """Joint prior of the rows of a batch."""
+    def groups(self, batch: Batch) -> Batch:
+        """The rows whose joint densities an evidence is made of: all of a batch together.
+
+        A family that makes groups of them, one around each row of the batch, gives these a leading axis.
+        """
+        return batch
+
+    def prior(self, batch: Batch) -> JointPrior | LowRankPrior | Marginal:
+        """Joint prior of the rows of a batch (of each group), or that of each row given what comes before it."""
         raise TypeError(f"{type(self).__name__} has no joint prior; use it with a row objective")
 
     def refresh(self, step: int) -> None:

@@ -1,21 +1,22 @@
 """Decoupled conditionals: two kernels of one type at the same inducing points, Q for the mean and K for the covariance.
 
 Given u at Z, the latent function has the mean Q_xz Q_zz⁻¹ u, but the covariance K_xx − K_xz K_zz⁻¹ K_zx, and before the
-data u ~ N(0, K_zz). With K_zz = L_k L_kᵀ, Q_zz = L_q L_qᵀ, a_i = L_k⁻¹ k(Z, x_i) and b_i = L_q⁻¹ q(Z, x_i):
+data u ~ N(0, K_zz). With K_zz = L_k L_kᵀ, Q_zz = L_q L_qᵀ, a_i = L_k⁻¹ k(Z, x_i) and b_i = L_q⁻¹ q(Z, x_i), and with
+q(u) in the words of either kernel, L_q⁻¹u ~ N(m_q, R_q R_qᵀ) and L_k⁻¹u ~ N(m_k, R_k R_kᵀ):
 
-    mean_i     = mu(x_i) + f_iᵀ m
+    mean_i     = mu(x_i) + b_iᵀ m_q
     residual_i = k(x_i, x_i) − a_iᵀ a_i
-    spread_i   = f_iᵀ S f_i
+    spread_i   = ‖R_qᵀ b_i‖²
 
-where q(v) = N(m, S) is whitened by one kernel or by the other:
+    KL(q(u) ‖ N(0, K_zz)) = KL(N(m_k, R_k R_kᵀ) ‖ N(0, I))
 
-    whiten          u        f_i                     KL(q(u) ‖ N(0, K_zz))
-    "mean"          L_q v    b_i                     KL(N(T m, T S Tᵀ) ‖ N(0, I)),  T = L_k⁻¹ L_q
-    "covariance"    L_k v    L_kᵀ Q_zz⁻¹ q(Z, x_i)   KL(N(m, S) ‖ N(0, I))
+One of the two is what is learned, as q(v); the other one follows from m_k = T m_q and R_k = T R_q, T = L_k⁻¹ L_q.
 
 How far the mean departs from the one that would belong to the covariance, at the rows of a batch, is the penalty
 
-    Ω = ½ E_q ‖K̃^(−½) (Q_xz Q_zz⁻¹ − K_xz K_zz⁻¹) u‖²,     K̃ = K_xx − K_xz K_zz⁻¹ K_zx + τ I.
+    Ω = ½ E_q ‖K̃^(−½) (Q_xz Q_zz⁻¹ − K_xz K_zz⁻¹) u‖² = ½ ‖K̃^(−½) (Bᵀ[m_q, R_q] − Aᵀ[m_k, R_k])‖²,
+
+with K̃ = K_xx − K_xz K_zz⁻¹ K_zx + τ I and the columns a_i of A and b_i of B.
 
 The amplitude is shared, and stays out of all matrices; in Ω it cancels.
 
@@ -41,14 +42,10 @@ from candid.families.conditional_predictor import ConditionalPredictor, spread_s
 from candid.families.means import Mean
 from candid.families.sparse import Sparse
 from candid.families.squares import SignedSquares
-from candid.kernels import Kernel, unfold
-from candid.linalg import (
-    divergence_from_standard,
-    lower_product,
-    residual_squares,
-    transposed_lower_product,
-    whiten_pair,
-)
+from candid.kernels import Kernel, networks_in, unfold
+from candid.kernels.joint import joint_grams
+from candid.linalg import divergence_from_standard, lower_product, transposed_lower_product, whiten_pair
+from candid.linalg.relative import column_squares, residual_squares
 from candid.linalg.triangular import solve_lower
 from candid.marginal import Batch, Evaluation
 from candid.parameters import hyperparameters
@@ -61,12 +58,15 @@ __all__ = ["Conditional", "decoupled_kernel"]
 def decoupled_kernel(kernel: Kernel, names: tuple[str, ...] = ("lengthscale",)) -> Kernel:
     """A kernel of unit amplitude for the mean, which starts as a copy of ``kernel``.
 
-    Hyper-parameters whose own name is among ``names`` are free; all others *are* those of ``kernel``, and stay so when
-    both are copied together. Parts whose code is not ours are copied with all that they learn.
+    Hyper-parameters whose own name is among ``names`` are free, and so are networks if "network" is; all others *are*
+    those of ``kernel``, and stay so when both are copied together. Kernels whose code is not ours are copied with all
+    that they learn.
     """
     unit = kernel.unit
     # What a deep copy believes to have copied already, it takes as it is.
     tied = {id(part): part for name, part in hyperparameters(unit) if name.rpartition(".")[-1] not in names}
+    if "network" not in names:
+        tied |= {id(network): network for network in networks_in(unit)}
     decoupled = copy.deepcopy(unit, tied)
     if {id(parameter) for parameter in decoupled.parameters()} <= {id(parameter) for parameter in unit.parameters()}:
         raise ValueError(
@@ -88,7 +88,7 @@ class Conditional(Sparse):
         Which kernel whitens q(v): the mean's, which keeps predictions simple, or the covariance's, which keeps the KL
         simple.
     with_omega : bool, default=True
-        Whether Ω is computed at all; it needs a factorisation of the size of the batch, in float64.
+        Whether Ω is computed at all; it needs a factorisation of the size of the batch.
     omega_floor : float, default=1e-4
         τ, in units of the amplitude.
     omega_scale : {"paper", "n_over_b"}, default="paper"
@@ -104,6 +104,8 @@ class Conditional(Sparse):
     -----
     Ω asks about the function at the places of the rows, so the weights of rows do not count in it.
     """
+
+    mean_kernel: Kernel
 
     def __init__(
         self,
@@ -129,100 +131,70 @@ class Conditional(Sparse):
         self.omega_floor, self.omega_scale = omega_floor, omega_scale
 
     def adopt(self, kernel: Kernel, mean: Mean) -> None:
-        tied = {id(part) for _, part in hyperparameters(self.kernel)}
-        free = {name.rpartition(".")[-1] for name, part in hyperparameters(self.mean_kernel) if id(part) not in tied}
-        mean_kernel = decoupled_kernel(kernel, tuple(free))
-        mean_kernel.load_state_dict(self.mean_kernel.state_dict())
+        # What Q has in common with the old K, it has in common with the new one.
+        pairs = zip(self.kernel.modules(), kernel.modules(), strict=True)
+        self.mean_kernel = copy.deepcopy(self.mean_kernel, {id(old): new for old, new in pairs})
         super().adopt(kernel, mean)
-        self.mean_kernel = mean_kernel
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        unit, rows = self.kernel.unit, for_each_gp(batch.x)
-        features = self._features(rows, batch.weight)
-        residual = (unit.diagonal(rows) - features.covariance.square().sum(-2)).clamp_min(0.0)
-        latent, _, spread = self.weights.moments(features.mean)
-        marginal = self._marginal(batch.x, latent, residual, spread)
-        penalties = {"kl": self._divergence(features)}
+        features = self._features(for_each_gp(batch.x), batch.weight)
+        of_mean, of_covariance = self._normals(features.root)
+        latent, deviations = of_mean.at(features.mean)
+        residual = (features.unit.diagonal(features.rows) - column_squares(features.covariance)).clamp_min(0.0)
+        marginal = self._marginal(batch.x, latent.squeeze(-2), residual, column_squares(deviations))
+        penalties = {"kl": self._divergence(of_covariance, features.root)}
         if self.with_omega:
             scale = batch.total / batch.weight.sum() if self.omega_scale == "n_over_b" else 1.0
-            penalties["omega"] = scale * self._omega(unit(rows), features)
+            penalties["omega"] = scale * self._omega(features, of_covariance, torch.cat([latent, deviations], -2))
         return Evaluation(marginal, penalties)
 
     def _features(self, rows: Tensor, weight: Tensor) -> _Features:
-        def gram_cross_jitter(kernel: Kernel, position: int) -> tuple[Tensor, Tensor, Tensor]:
-            unit, embed = unfold(kernel)
-            at_rows, points = embed(rows, self.points, weight=weight)
-            return unit(points), unit(points, at_rows), self.jitter[..., position]
-
-        of_covariance, of_mean = gram_cross_jitter(self.kernel.unit, 0), gram_cross_jitter(self.mean_kernel, 1)
+        (unit, at_rows, *of_covariance), (_, _, *of_mean) = (
+            self._grams(kernel, position, rows, weight)
+            for position, kernel in enumerate((self.kernel.unit, self.mean_kernel))
+        )
         if self.whiten == "mean":
             pair = whiten_pair(*of_covariance, *of_mean)
             self._remember(pair.first_factor.jitter, pair.second_factor.jitter)
-            return _Features(pair.first, pair.second, pair.root)
+            return _Features(unit, at_rows, pair.first, pair.second, pair.root)
         pair = whiten_pair(*of_mean, *of_covariance)
         self._remember(pair.second_factor.jitter, pair.first_factor.jitter)
-        # f = L_kᵀ Q_zz⁻¹ q = (L_q⁻¹ L_k)ᵀ b
-        return _Features(pair.second, transposed_lower_product(pair.root, pair.first), None)
+        return _Features(unit, at_rows, pair.second, pair.first, pair.root)
+
+    def _grams(
+        self, kernel: Kernel, position: int, rows: Tensor, weight: Tensor
+    ) -> tuple[Kernel, Tensor, Tensor, Tensor, Tensor]:
+        """The kernel without its networks, the rows as it sees them, Gram matrices and jitter."""
+        unit, embed = unfold(kernel)
+        at_rows, points = embed(rows, self.points, weight=weight)
+        ((gram, cross),) = joint_grams(unit, at_rows, points)
+        return unit, at_rows, gram, cross, self.jitter[..., position]
 
     def _remember(self, of_covariance: Tensor, of_mean: Tensor) -> None:
         """What one factorisation needed, the next one starts from."""
         self.jitter.copy_(torch.stack([of_covariance, of_mean], -1))
 
-    def _divergence(self, features: _Features) -> Tensor:
+    def _normals(self, root: Tensor) -> tuple[_Normal, _Normal]:
+        """q(L_q⁻¹u) and q(L_k⁻¹u)."""
+        own = _Normal(self.weights.mean, self.weights.root())
+        turned = own.turned(root)
+        return (own, turned) if self.whiten == "mean" else (turned, own)
+
+    def _divergence(self, of_covariance: _Normal, root: Tensor) -> Tensor:
         """KL(q(u) ‖ N(0, K_zz)), or −log p(v) for a point."""
-        if features.root is None:
+        if self.whiten == "covariance":
             return self.weights.penalty()
-        turned = lower_product(features.root, self.weights.mean.unsqueeze(-1)).squeeze(-1)
-        root = self.weights.root()
-        if root is None:
+        mean = of_covariance.mean
+        if of_covariance.root is None:
             # −log N(m; 0, (TᵀT)⁻¹)
-            log_det = features.root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
-            constant = 0.5 * turned.shape[-1] * math.log(2 * math.pi)
-            return over_gps(0.5 * turned.square().sum(-1) + constant - log_det)
-        # T R, a lower triangle again
-        return over_gps(divergence_from_standard(turned, _times_root(features.root, root)))
+            log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+            return over_gps(0.5 * (mean.square().sum(-1) + mean.shape[-1] * math.log(2 * math.pi)) - log_det)
+        return over_gps(divergence_from_standard(mean, of_covariance.root))
 
-    def _omega(self, gram: Tensor, features: _Features) -> Tensor:
-        """Ω of rows with the covariance ``gram``."""
-        # What the mean would be if it had the kernel of the covariance: f = L_qᵀ K_zz⁻¹ k = Tᵀa, or a
-        coupled = features.covariance
-        if features.root is not None:
-            coupled = transposed_lower_product(features.root, coupled)
-        apart = features.mean - coupled
-        # Ω = ½ Σ_j v_jᵀ K̃⁻¹ v_j with the columns v_j of apartᵀ [m, R]
-        vectors = [self.weights.mean.unsqueeze(-2) @ apart]
-        root = self.weights.root()
-        if root is not None:
-            diagonal = root.dim() < apart.dim()
-            vectors.append(root.unsqueeze(-1) * apart if diagonal else transposed_lower_product(root, apart))
-        squares = residual_squares(gram, features.covariance, torch.cat(vectors, -2), self.omega_floor)
-        return over_gps(0.5 * squares)
-
-    @torch.no_grad()
-    def predictor(self) -> ConditionalPredictor:
-        return self._conditional_predictor(compact=True)
-
-    @torch.no_grad()
-    def draft_predictor(self) -> ConditionalPredictor:
-        return self._conditional_predictor(compact=False)
-
-    def _conditional_predictor(self, compact: bool) -> ConditionalPredictor:
-        frozen = copy.deepcopy(self).double()
-        amplitude, _ = frozen.kernel.split()
-        basis, own = frozen._basis(), frozen._own_basis()
-        points, coefficients = frozen._mean_basis(basis)
-        if amplitude is not None:
-            coefficients = amplitude.sqrt().unsqueeze(-1) * coefficients
-        return ConditionalPredictor(
-            frozen.kernel,
-            # On its own: tensors of a model file are not shared.
-            copy.deepcopy(frozen.mean_kernel),
-            frozen.mean,
-            points.detach(),
-            coefficients,
-            SignedSquares.explained(basis.lower, None),
-            spread_squares(own.lower, frozen._weights_of_mean(basis, own)[1], compact),
-        )
+    def _omega(self, features: _Features, of_covariance: _Normal, vectors: Tensor) -> Tensor:
+        """Ω, where ``vectors`` are the rows of [m_q, R_q]ᵀB."""
+        gram, columns = features.unit(features.rows), of_covariance.columns()
+        return over_gps(0.5 * residual_squares(gram, features.covariance, columns, vectors, self.omega_floor))
 
     @torch.no_grad()
     def assign(self, coefficients: Float[Tensor, "*batch m"], precision: Float[Tensor, "*batch m m"]) -> None:
@@ -254,30 +226,79 @@ class Conditional(Sparse):
         root = own.whiten(basis.lower)
         return lambda x, features: (root.mT @ own(x), None)
 
-    def _mean_basis(self, basis: FixedBasis) -> tuple[Tensor, Tensor]:
-        own = self._own_basis()
+    def _mean_basis(self, basis: FixedBasis, own: FixedBasis | None = None) -> tuple[Tensor, Tensor]:
+        own = own or self._own_basis()
         # L_q⁻ᵀ m
-        return self.points, own.coefficients(self._weights_of_mean(basis, own)[0])
+        return self.points, own.coefficients(self._of_mean(basis, own).mean)
 
-    def _weights_of_mean(self, basis: FixedBasis, own: FixedBasis) -> tuple[Tensor, Tensor | None]:
-        """Mean and root of q(v) with u = L_q v, whichever kernel whitens it."""
-        mean, root = self.weights.mean, self.weights.root()
-        if self.whiten == "mean":
-            return mean, root
-        # L_q v = L_k w
-        turn = own.whiten(basis.lower)
-        return (turn @ mean.unsqueeze(-1)).squeeze(-1), None if root is None else _times_root(turn, root)
+    def _of_mean(self, basis: FixedBasis, own: FixedBasis) -> _Normal:
+        """q(L_q⁻¹u), whichever kernel whitens u."""
+        normal = _Normal(self.weights.mean, self.weights.root())
+        return normal if self.whiten == "mean" else normal.turned(own.whiten(basis.lower))
+
+    def _predictor(self, compact: bool) -> ConditionalPredictor:
+        frozen = copy.deepcopy(self).double()
+        amplitude, _ = frozen.kernel.split()
+        basis, own = frozen._basis(), frozen._own_basis()
+        points, coefficients = frozen._mean_basis(basis, own)
+        if amplitude is not None:
+            coefficients = amplitude.sqrt().unsqueeze(-1) * coefficients
+        return ConditionalPredictor(
+            frozen.kernel,
+            # On its own: tensors of a model file are not shared.
+            copy.deepcopy(frozen.mean_kernel),
+            frozen.mean,
+            points.detach(),
+            coefficients,
+            SignedSquares.explained(basis.lower, None),
+            spread_squares(own.lower, frozen._of_mean(basis, own).root, compact),
+        )
 
 
 @dataclass(frozen=True)
 class _Features:
     """What the two kernels make of some rows."""
 
+    unit: Kernel  # of the covariance, without its networks
+    rows: Tensor  # as that kernel sees them
     covariance: Float[Tensor, "*batch m n"]  # A
-    mean: Float[Tensor, "*batch m n"]  # F
-    root: Float[Tensor, "*batch m m"] | None  # T, where v is not standard normal before the data
+    mean: Float[Tensor, "*batch m n"]  # B
+    root: Float[Tensor, "*batch m m"]  # T = L_k⁻¹ L_q, or its inverse where the covariance's kernel whitens
 
 
-def _times_root(triangle: Float[Tensor, "*batch m m"], root: Tensor) -> Float[Tensor, "*batch m m"]:
-    """T R, for R as :meth:`candid.weights.Weights.root` gives it."""
-    return triangle * root.unsqueeze(-2) if root.dim() < triangle.dim() else lower_product(triangle, root)
+@dataclass(frozen=True)
+class _Normal:
+    """N(m, R Rᵀ), with a root as :meth:`candid.weights.Weights.root` gives it."""
+
+    mean: Float[Tensor, "*batch m"]
+    root: Tensor | None
+
+    def turned(self, triangle: Float[Tensor, "*batch m m"]) -> _Normal:
+        """The distribution of T v."""
+        mean = (triangle @ self.mean.unsqueeze(-1)).squeeze(-1)
+        if self.root is None:
+            return _Normal(mean, None)
+        return _Normal(
+            mean, triangle * self.root.unsqueeze(-2) if self._is_diagonal() else lower_product(triangle, self.root)
+        )
+
+    def at(
+        self, features: Float[Tensor, "*batch m n"]
+    ) -> tuple[Float[Tensor, "*batch 1 n"], Float[Tensor, "*batch j n"]]:
+        """mᵀF and RᵀF: mean and root of the distribution of Fᵀv."""
+        latent = self.mean.unsqueeze(-2) @ features
+        if self.root is None:
+            return latent, features[..., :0, :]
+        return latent, self.root.unsqueeze(-1) * features if self._is_diagonal() else transposed_lower_product(
+            self.root, features
+        )
+
+    def columns(self) -> Float[Tensor, "*batch m j"]:
+        """[m, R]."""
+        mean = self.mean.unsqueeze(-1)
+        if self.root is None:
+            return mean
+        return torch.cat([mean, torch.diag_embed(self.root) if self._is_diagonal() else self.root], -1)
+
+    def _is_diagonal(self) -> bool:
+        return self.root is not None and self.root.dim() == self.mean.dim()

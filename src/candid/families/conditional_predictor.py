@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -10,9 +12,10 @@ from torch import Tensor
 
 from candid.families.axes import for_each_gp
 from candid.families.means import Mean, mean_from_spec
-from candid.families.predictor import Joint, Predictor
+from candid.families.predictor import BasisPredictor, Joint
 from candid.families.squares import SignedSquares, inverse_of
-from candid.kernels import Kernel, kernel_from_spec
+from candid.kernels import Embedding, Kernel, kernel_from_spec, unfold
+from candid.kernels.bound import CrossCovariance, bind
 from candid.marginal import Marginal
 
 __all__ = ["ConditionalPredictor", "spread_squares"]
@@ -21,7 +24,7 @@ __all__ = ["ConditionalPredictor", "spread_squares"]
 PARTS = {"type", "kernel", "mean_kernel", "mean", "points", "coefficients", "explained", "spread"}
 
 
-class ConditionalPredictor(Predictor):
+class ConditionalPredictor(BasisPredictor):
     r"""Predictions of decoupled conditionals.
 
     With k and q the unit kernels of covariance and mean between the points and x, and their amplitude s:
@@ -30,18 +33,13 @@ class ConditionalPredictor(Predictor):
 
     Parameters
     ----------
-    kernel, mean_kernel, mean : Kernel, Kernel, Mean
-        As fitted; the predictor keeps them.
-    points : Tensor
-        (\*chains, output, M, feature).
-    coefficients : Tensor
-        c, (\*chains, output, M).
+    kernel, mean, points, coefficients
+        As in :class:`~candid.families.predictor.BasisPredictor`, with the same points for mean and variance.
+    mean_kernel : Kernel
+        q, as fitted.
     explained, spread : SignedSquares
         L_k⁻¹ and H, batched as the points.
     """
-
-    points: Tensor
-    coefficients: Tensor
 
     def __init__(
         self,
@@ -53,45 +51,49 @@ class ConditionalPredictor(Predictor):
         explained: SignedSquares,
         spread: SignedSquares,
     ) -> None:
-        super().__init__()
-        self.kernel, self.mean_kernel, self.mean = kernel, mean_kernel, mean
-        self.explained, self.spread = explained, spread
-        self.register_buffer("points", points)
-        self.register_buffer("coefficients", coefficients)
+        super().__init__(kernel, mean, points, coefficients, explained)
+        self.mean_kernel, self.spread = mean_kernel, spread
         # Of two kernels
         self.n_points = 2 * points.shape[-2]
         self.requires_grad_(False)
 
     def marginal(self, x: Float[Tensor, "*#chains n d"], mean_only: bool = False) -> Marginal:
-        rows = for_each_gp(x)
-        of_mean = self.mean_kernel(self.points, rows)
+        derived, inputs = self._derived, for_each_gp(x)
+        of_mean = derived.of_mean(inputs)
         mean = self._mean(x, of_mean)
         nothing = torch.zeros_like(mean)
         if mean_only:
             return Marginal(mean, nothing, nothing)
-        amplitude, unit = self.kernel.split()
+        (rows,) = derived.embed(inputs)
         # s(k(x,x) − ‖L_k⁻¹ k‖² + ‖H q‖²)
-        residual = (unit.diagonal(rows) - self.explained.diagonal(unit(self.points, rows))).clamp_min(0.0)
-        variance = residual + self.spread.diagonal(of_mean)
-        if amplitude is not None:
-            variance = amplitude.unsqueeze(-1) * variance
+        explained = self.explained.diagonal(derived.of_covariance(rows))
+        variance = (derived.unit.diagonal(rows) - explained).clamp_min(0.0) + self.spread.diagonal(of_mean)
+        if derived.amplitude is not None:
+            variance = derived.amplitude.unsqueeze(-1) * variance
         return Marginal(mean, variance.mT, nothing)
 
     def joint(self, x: Float[Tensor, "*#chains n d"]) -> Joint:
-        rows = for_each_gp(x)
-        of_mean = self.mean_kernel(self.points, rows)
-        amplitude, unit = self.kernel.split()
+        derived, inputs = self._derived, for_each_gp(x)
+        of_mean = derived.of_mean(inputs)
+        (rows,) = derived.embed(inputs)
         # s(K_xx − (L_k⁻¹ K)ᵀ L_k⁻¹ K + (H Q)ᵀ H Q)
-        explained, spread = self.explained.matrix_of(unit(self.points, rows)), self.spread.matrix_of(of_mean)
-        covariance = unit(rows) - explained + spread
-        if amplitude is not None:
-            covariance = covariance * amplitude[..., None, None]
+        explained = self.explained.matrix_of(derived.of_covariance(rows))
+        covariance = derived.unit(rows) - explained + self.spread.matrix_of(of_mean)
+        if derived.amplitude is not None:
+            covariance = covariance * derived.amplitude[..., None, None]
         # Rounding leaves the two triangles a little apart, which matters where nearly everything cancels.
         return Joint(self._mean(x, of_mean), 0.5 * (covariance + covariance.mT))
 
-    def _mean(self, x: Tensor, of_mean: Tensor) -> Tensor:
-        # mu(x) + qᵀ c
-        return self.mean(x) + (self.coefficients.unsqueeze(-2) @ of_mean).squeeze(-2).mT
+    @cached_property
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def _derived(self) -> _Derived:  # pyright: ignore[reportIncompatibleVariableOverride]
+        amplitude, unit = self.kernel.split()
+        unit, embed = unfold(unit)
+        own_unit, own_embed = unfold(self.mean_kernel)
+        (points,), (own_points,) = embed(self.points), own_embed(self.points)
+        of_mean = bind(own_unit, own_points)
+        return _Derived(amplitude, unit, embed, bind(unit, points), lambda x: of_mean(*own_embed(x)))
 
     def to_spec(self) -> dict[str, Any]:
         return {
@@ -119,6 +121,17 @@ class ConditionalPredictor(Predictor):
         return ConditionalPredictor(
             kernel, mean_kernel, mean_from_spec(spec["mean"], code), points, coefficients, explained, spread
         )
+
+
+@dataclass(frozen=True)
+class _Derived:
+    """What a conditional predictor needs of its kernels, derived once; never part of its state."""
+
+    amplitude: Float[Tensor, "*chains p"] | None
+    unit: Kernel  # of the covariance, without its networks
+    embed: Embedding  # from inputs to what that kernel sees
+    of_covariance: CrossCovariance  # k between the points and rows as that kernel sees them
+    of_mean: CrossCovariance  # q between the points and inputs
 
 
 def spread_squares(

@@ -23,10 +23,11 @@ from candid.families.exact import Exact
 from candid.families.means import Mean
 from candid.families.neighbours import Neighbours
 from candid.families.predictor import Joint, Predictor
+from candid.families.sparse import Sparse
 from candid.kernels import Deep, Features, Kernel, network_from_spec
 from candid.marginal import Batch, Evaluation, JointPrior, LowRankPrior, Marginal
 
-__all__ = ["Embedded", "EmbeddedPredictor"]
+__all__ = ["Embedded", "EmbeddedPredictor", "inducing_part"]
 
 # What describes an embedded predictor.
 PARTS = {"type", "network", "inner"}
@@ -65,6 +66,11 @@ class Embedded(Family):
         return Deep(self.network, self.inner.kernel)
 
     @property
+    def mean_kernel(self) -> Kernel | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        own = getattr(self.inner, "mean_kernel", None)
+        return None if own is None else Deep(self.network, own)
+
+    @property
     def mean(self) -> Mean:  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.inner.mean
 
@@ -91,7 +97,7 @@ class Embedded(Family):
     def evaluate(self, batch: Batch) -> Evaluation:
         return self.inner.evaluate(self.embedded(batch))
 
-    def prior(self, batch: Batch) -> JointPrior | LowRankPrior:
+    def prior(self, batch: Batch) -> JointPrior | LowRankPrior | Marginal:
         return self.inner.prior(self.embedded(batch))
 
     def refresh(self, step: int) -> None:
@@ -103,6 +109,13 @@ class Embedded(Family):
     def point_parameters(self) -> list[nn.Parameter]:
         return self.inner.point_parameters()
 
+    def adopt(self, kernel: Kernel, mean: Mean) -> None:
+        """See :meth:`Sparse.adopt`; the kernel is a Deep one."""
+        assert isinstance(kernel, Deep)
+        assert isinstance(self.inner, Sparse)
+        self.network = kernel.network
+        self.inner.adopt(kernel.base, mean)
+
     @torch.no_grad()
     def predictor(self) -> EmbeddedPredictor:
         return EmbeddedPredictor(copy.deepcopy(self.network).double(), self.inner.predictor())
@@ -110,6 +123,12 @@ class Embedded(Family):
     @torch.no_grad()
     def draft_predictor(self) -> EmbeddedPredictor:
         return EmbeddedPredictor(copy.deepcopy(self.network).double(), self.inner.draft_predictor())
+
+
+def inducing_part(family: Family) -> Sparse | None:
+    """The family with inducing points, which may be behind a network; None if there is none."""
+    inner = family.inner if isinstance(family, Embedded) else family
+    return inner if isinstance(inner, Sparse) else None
 
 
 class EmbeddedPredictor(Predictor):

@@ -19,7 +19,9 @@ from candid.marginal import Marginal
 __all__ = ["NeighbourPredictor"]
 
 # What describes a neighbour predictor.
-PARTS = {"type", "kernel", "mean", "x", "targets", "n_neighbours"}
+PARTS = {"type", "kernel", "mean", "x", "targets", "n_neighbours", "search"}
+# Rows of the largest matrix that a joint prediction makes.
+MOST_TOGETHER = 10_000
 
 
 class NeighbourPredictor(Predictor):
@@ -37,6 +39,8 @@ class NeighbourPredictor(Predictor):
         What inputs are divided by before distances are measured.
     n_neighbours : int
         k.
+    search : {"exact", "hnsw"}, default="exact"
+        How neighbours are searched for.
     """
 
     targets: Tensor
@@ -51,10 +55,11 @@ class NeighbourPredictor(Predictor):
         noise: Float[Tensor, "n p"],
         metric: Float[Tensor, " d"],
         n_neighbours: int,
+        search: str = "exact",
     ) -> None:
         super().__init__()
         self.kernel, self.mean = kernel, mean
-        self.rows = SearchedRows(x, metric, persistent=True)
+        self.rows = SearchedRows(x, metric, persistent=True, search=search)
         self.register_buffer("targets", targets)
         self.register_buffer("noise", noise)
         self.n_points = self.n_neighbours = n_neighbours
@@ -66,11 +71,23 @@ class NeighbourPredictor(Predictor):
         # The variance costs nothing: the mean alone needs the same factor.
         return Marginal(marginal.mean, marginal.spread, marginal.spread) if mean_only else marginal
 
+    def append(self, x: Float[Tensor, "n d"], targets: Float[Tensor, "n p"], noise: Float[Tensor, "n p"]) -> None:
+        """Add training rows, with noise variances as the constructor takes them."""
+        self.rows.append(x)
+        self.targets, self.noise = torch.cat([self.targets, targets]), torch.cat([self.noise, noise])
+
     def _look_up(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return self.rows.x[rows], self.targets[rows], self.noise[rows]
 
     def joint(self, x: Float[Tensor, "*#chains n d"]) -> Joint:
-        neighbours, targets, noise = self._look_up(self.rows.nearest(x, self.n_neighbours).unique())
+        union = self.rows.nearest(x, self.n_neighbours).unique()
+        if max(len(union), x.shape[-2]) > MOST_TOGETHER:
+            raise ValueError(
+                f"a joint prediction of {x.shape[-2]} rows conditions them on the {len(union)} training rows that are "
+                f"neighbours of any of them, and makes matrices of that size (at most {MOST_TOGETHER}); ask for fewer "
+                "rows at a time, or for their marginal distributions"
+            )
+        neighbours, targets, noise = self._look_up(union)
         rows = for_each_gp(x)
         amplitude, unit = self.kernel.split()
         scale = torch.ones_like(self.noise[0]) if amplitude is None else amplitude
@@ -93,6 +110,7 @@ class NeighbourPredictor(Predictor):
             "x": list(self.rows.x.shape),
             "targets": list(self.targets.shape),
             "n_neighbours": self.n_neighbours,
+            "search": self.rows.search,
         }
 
     @staticmethod
@@ -105,4 +123,5 @@ class NeighbourPredictor(Predictor):
             torch.empty([int(size) for size in spec[name]], device="meta") for name in ("x", "targets", "targets")
         )
         kernel, mean = kernel_from_spec(spec["kernel"], code), mean_from_spec(spec["mean"], code)
-        return NeighbourPredictor(kernel, mean, x, targets, noise, x.new_empty(x.shape[-1]), int(spec["n_neighbours"]))
+        metric, k, search = x.new_empty(x.shape[-1]), int(spec["n_neighbours"]), str(spec["search"])
+        return NeighbourPredictor(kernel, mean, x, targets, noise, metric, k, search)

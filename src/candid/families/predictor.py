@@ -26,10 +26,27 @@ PARTS = {"type", "kernel", "mean", "points", "coefficients", "explained"}
 
 @dataclass(frozen=True)
 class Joint:
-    """Joint normal of the latent function at several rows: mean (row, output), covariance (output, row, row)."""
+    """Joint normal of the latent function at several rows: mean (row, output), covariance (output, row, row).
 
-    mean: Float[Tensor, "*chains n p"]
-    covariance: Float[Tensor, "*chains p n n"]
+    A mixture of such has sites as an axis before these; a covariance that is the same for all of them, or for all pairs
+    of rows, may have axes of length one there.
+    """
+
+    mean: Float[Tensor, "*axes n p"]
+    covariance: Float[Tensor, "*#axes p #n #n"]
+    log_weight: Tensor | None = None  # of each site, (site, 1), as of a Marginal
+
+    def mixed(self) -> Joint:
+        """Mean and covariance of the mixture; without sites it is itself."""
+        if self.log_weight is None:
+            return self
+        weight = self.log_weight.exp()[..., None]
+        mean = (weight * self.mean).sum(-3, keepdim=True)
+        # Σ ω C + Σ ω (μ − Σωμ)(μ − Σωμ)ᵀ
+        deviation = (self.mean - mean).mT
+        between = (weight * deviation).movedim(-3, -1) @ deviation.movedim(-3, -2)
+        within = (weight.unsqueeze(-1) * self.covariance).sum(-4)
+        return Joint(mean.squeeze(-3), within + between)
 
 
 class Predictor(nn.Module, ABC):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from candid.families.conditional_predictor import ConditionalPredictor
+from candid.families.dropout_predictor import DropoutPredictor
 from candid.families.embedded import EmbeddedPredictor
 from candid.families.neighbour_predictor import NeighbourPredictor
 from candid.families.predictor import BasisPredictor, Predictor
@@ -14,6 +15,7 @@ __all__ = ["predictor_from_spec"]
 MAKERS = {
     "basis": BasisPredictor.from_spec,
     "conditional": ConditionalPredictor.from_spec,
+    "dropout": DropoutPredictor.from_spec,
     "embedded": EmbeddedPredictor.from_spec,
     "neighbours": NeighbourPredictor.from_spec,
 }

@@ -14,7 +14,7 @@ from candid.families.axes import for_each_gp
 from candid.families.base import Family
 from candid.families.basis import FixedBasis, Regressors
 from candid.families.means import Mean
-from candid.families.predictor import BasisPredictor
+from candid.families.predictor import BasisPredictor, Predictor
 from candid.families.squares import SignedSquares
 from candid.kernels import Kernel
 from candid.marginal import Marginal
@@ -72,11 +72,11 @@ class Sparse(Family):
         return copy.deepcopy(self).double()._basis().independence()
 
     @torch.no_grad()
-    def predictor(self) -> BasisPredictor:
+    def predictor(self) -> Predictor:
         return self._predictor(compact=True)
 
     @torch.no_grad()
-    def draft_predictor(self) -> BasisPredictor:
+    def draft_predictor(self) -> Predictor:
         return self._predictor(compact=False)
 
     @torch.no_grad()
@@ -127,7 +127,7 @@ class Sparse(Family):
     def _mean_basis(self, basis: FixedBasis) -> tuple[Tensor, Tensor]:
         """Points that end with those of the variance, and the coefficients of the first of them in the mean / √s."""
 
-    def _predictor(self, compact: bool) -> BasisPredictor:
+    def _predictor(self, compact: bool) -> Predictor:
         frozen = copy.deepcopy(self).double()
         amplitude, _ = frozen.kernel.split()
         basis = frozen._basis()

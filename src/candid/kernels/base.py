@@ -58,8 +58,11 @@ class Kernel(nn.Module, ABC):
         """k(x_i, x_i) for each row, shape (..., N), without the matrix."""
 
     @abstractmethod
-    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
-        """The kernel k'(x, x') = y_scale² k(x/x_scale, x'/x_scale), as a kernel of the same form.
+    def in_units(self, x_scale: Tensor, y_scale: Tensor, x_shift: Tensor | None = None) -> Kernel:
+        """The kernel k'(x, x') = y_scale² k((x − x_shift)/x_scale, (x' − x_shift)/x_scale), as one of the same form.
+
+        Only networks take note of the shift: other kernels are functions of differences, or (linear ones) are told
+        relative to the centre of the table.
 
         Parameters
         ----------

@@ -43,8 +43,8 @@ class Sum(_Combination):
     def diagonal(self, x: Tensor) -> Tensor:
         return reduce(torch.add, (part.diagonal(x) for part in self._own_parts()))
 
-    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
-        return Sum(*(part.in_units(x_scale, y_scale) for part in self._own_parts()))
+    def in_units(self, x_scale: Tensor, y_scale: Tensor, x_shift: Tensor | None = None) -> Kernel:
+        return Sum(*(part.in_units(x_scale, y_scale, x_shift) for part in self._own_parts()))
 
     def __repr__(self) -> str:
         return " + ".join(map(repr, self.parts))
@@ -59,10 +59,10 @@ class Product(_Combination):
     def diagonal(self, x: Tensor) -> Tensor:
         return reduce(torch.mul, (part.diagonal(x) for part in self._own_parts()))
 
-    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
+    def in_units(self, x_scale: Tensor, y_scale: Tensor, x_shift: Tensor | None = None) -> Kernel:
         first, *others = self._own_parts()
-        rest = (part.in_units(x_scale, torch.ones_like(y_scale)) for part in others)
-        return Product(first.in_units(x_scale, y_scale), *rest)
+        rest = (part.in_units(x_scale, torch.ones_like(y_scale), x_shift) for part in others)
+        return Product(first.in_units(x_scale, y_scale, x_shift), *rest)
 
     def __repr__(self) -> str:
         return " * ".join(map(_factor, self.parts))
@@ -105,8 +105,8 @@ class Scale(Kernel):
     def split(self) -> tuple[Tensor | None, Kernel]:
         return self.amplitude.value, self.base
 
-    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
-        base = self.base.in_units(x_scale, torch.ones_like(y_scale))
+    def in_units(self, x_scale: Tensor, y_scale: Tensor, x_shift: Tensor | None = None) -> Kernel:
+        base = self.base.in_units(x_scale, torch.ones_like(y_scale), x_shift)
         return Scale.by(base, self.amplitude.value * y_scale.square())
 
     @staticmethod

@@ -63,7 +63,6 @@ class Deep(Kernel):
         return self.base.diagonal(*self.network.settled(x))
 
     def in_units(self, x_scale: Tensor, y_scale: Tensor, x_shift: Tensor | None = None) -> Kernel:
-        """See :meth:`Kernel.in_units`; with ``x_shift``, y_scale² k((x − x_shift)/x_scale, (x' − x_shift)/x_scale)."""
         network = self.network.in_units(x_scale, x_shift)
         return Deep(network, self.base.in_units(x_scale.new_ones(network.width), y_scale))
 
@@ -164,8 +163,9 @@ class _Columns(Kernel):
     def diagonal(self, x: Tensor) -> Tensor:
         return self.part.diagonal(self._chosen(x))
 
-    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
-        return _Columns(self.part.in_units(self._chosen(x_scale), y_scale), self.columns)
+    def in_units(self, x_scale: Tensor, y_scale: Tensor, x_shift: Tensor | None = None) -> Kernel:
+        shift = None if x_shift is None else self._chosen(x_shift)
+        return _Columns(self.part.in_units(self._chosen(x_scale), y_scale, shift), self.columns)
 
     def _chosen(self, x: Tensor) -> Tensor:
         return torch.cat([x[..., columns] for columns in self.columns], -1)

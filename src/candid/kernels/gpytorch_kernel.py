@@ -61,7 +61,7 @@ class GPyTorchKernel(Kernel):
     def diagonal(self, x: Tensor) -> Tensor:
         return self._stacked(lambda kernel, x: kernel(x, diag=True), x)
 
-    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
+    def in_units(self, x_scale: Tensor, y_scale: Tensor, x_shift: Tensor | None = None) -> Kernel:
         rescaled = copy.deepcopy(self)
         rescaled.x_scale = self.x_scale * x_scale
         return leaf_in_units(rescaled, {}, y_scale)

@@ -43,6 +43,6 @@ class Linear(Kernel):
         check_features(self, self.variance.raw.shape[-1], x, None)
         return (self.variance.value * x.square()).sum(-1)
 
-    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
+    def in_units(self, x_scale: Tensor, y_scale: Tensor, x_shift: Tensor | None = None) -> Kernel:
         # Slopes are per unit of the input.
         return leaf_in_units(self, {"variance": self.variance.value / x_scale.square()}, y_scale)

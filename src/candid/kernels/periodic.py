@@ -55,7 +55,7 @@ class Periodic(Kernel):
     def diagonal(self, x: Tensor) -> Tensor:
         return unit_diagonal(known_lengthscale(self), x)
 
-    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
+    def in_units(self, x_scale: Tensor, y_scale: Tensor, x_shift: Tensor | None = None) -> Kernel:
         # The lengthscale is a share of the period and has no unit.
         return leaf_in_units(self, {"period": self.period.value * x_scale}, y_scale)
 

@@ -59,7 +59,7 @@ class Stationary(Kernel):
     def diagonal(self, x: Tensor) -> Tensor:
         return unit_diagonal(built_lengthscale(self).raw, x)
 
-    def in_units(self, x_scale: Tensor, y_scale: Tensor) -> Kernel:
+    def in_units(self, x_scale: Tensor, y_scale: Tensor, x_shift: Tensor | None = None) -> Kernel:
         return leaf_in_units(self, {"lengthscale": known_lengthscale(self) * x_scale}, y_scale)
 
 

@@ -15,9 +15,9 @@ from candid.kernels.composite import Scale
 __all__ = ["in_units", "leaf_in_units"]
 
 
-def in_units(kernel: Kernel, x_scale: Tensor, y_scale: Tensor) -> Kernel:
-    """The kernel k'(x, x') = y_scale² k(x/x_scale, x'/x_scale); see :meth:`Kernel.in_units`."""
-    return kernel.in_units(x_scale, y_scale)
+def in_units(kernel: Kernel, x_scale: Tensor, y_scale: Tensor, x_shift: Tensor | None = None) -> Kernel:
+    """The kernel in the units of a table; see :meth:`Kernel.in_units`."""
+    return kernel.in_units(x_scale, y_scale, x_shift)
 
 
 @torch.no_grad()

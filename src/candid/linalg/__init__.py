@@ -7,7 +7,8 @@ from candid.linalg.conditional import condition
 from candid.linalg.density import normal_log_density
 from candid.linalg.divergence import divergence_from_standard
 from candid.linalg.low_rank import low_rank_log_density
-from candid.linalg.neighbours import NeighbourIndex, nearest
+from candid.linalg.neighbours import ApproximateIndex, NeighbourIndex, nearest
+from candid.linalg.ordering import ORDERINGS
 from candid.linalg.projection import project
 from candid.linalg.relative import (
     WhitenedPair,
@@ -19,6 +20,8 @@ from candid.linalg.relative import (
 from candid.linalg.whitening import whiten
 
 __all__ = [
+    "ORDERINGS",
+    "ApproximateIndex",
     "Factor",
     "NeighbourIndex",
     "NotPositiveDefinite",

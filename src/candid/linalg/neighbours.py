@@ -9,26 +9,31 @@ are wrong by at most
 so if the k-th true distance d among the proposed points has d² + E below the largest proposed one, no better point was
 left out. The queries for which that fails (many points at one distance, inputs far away) are compared with all points.
 Versions of the search that sum squared differences are more precise than that.
+
+On long tables a graph of near points proposes them faster still, but nothing can be said of those that it leaves out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from itertools import repeat
 
 import faiss
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["NeighbourIndex", "nearest"]
+__all__ = ["ApproximateIndex", "NeighbourIndex", "nearest"]
 
 # Points that are proposed beyond those needed: neighbours nearly at one distance are then rarely left out.
 SPARE = 8
 # Entries of the largest intermediate array: memory stays bounded however many queries there are.
 CHUNK_ENTRIES = 8_000_000
+# Links of each point of a graph, and points that are looked at for one of its neighbours when it is built or searched.
+LINKS, BUILDING, SEARCHING = 32, 80, 2
 
 
 def nearest(
@@ -58,7 +63,11 @@ class NeighbourIndex:
         self._rough = (self._points - self._centre).to("cpu", torch.float32).contiguous().numpy()
 
     def nearest(
-        self, queries: Float[Tensor, "q d"], k: int, exclude: Int[Tensor, " q"] | None = None
+        self,
+        queries: Float[Tensor, "q d"],
+        k: int,
+        exclude: Int[Tensor, " q"] | None = None,
+        before: Int[Tensor, " q"] | None = None,
     ) -> Int[Tensor, "q near"]:
         """Indices of the ``k`` points nearest to each query, the nearest first; of equally near ones the first.
 
@@ -70,6 +79,9 @@ class NeighbourIndex:
             If there are not so many points, all of them are neighbours.
         exclude : Tensor, optional
             For each query one point that is not to be its neighbour: itself. Other points at the same place may be.
+        before : Tensor, optional
+            For each query, how many of the points may be its neighbours: the first ones. Where these are fewer than
+            k, the missing neighbours have the index −1.
         """
         _check_finite(queries)
         if k < 1:
@@ -82,12 +94,14 @@ class NeighbourIndex:
             search, entries = self._compare, n_points
         else:
             search, entries = partial(self._search, n_proposed=n_proposed), n_proposed * n_features
-        return _in_chunks(search, queries.detach(), k, exclude, entries)
+        return _in_chunks(search, queries.detach(), k, exclude, before, entries)
 
-    def _search(self, queries: Tensor, k: int, exclude: Tensor | None, n_proposed: int) -> Tensor:
+    def _search(
+        self, queries: Tensor, k: int, exclude: Tensor | None, before: Tensor | None, n_proposed: int
+    ) -> Tensor:
         """The nearest of the points that the fast search proposes, or of all points where it may have missed some."""
         centred = queries - self._centre
-        proposed, reach = self._propose(centred, n_proposed)
+        proposed, reach = self._propose(centred, n_proposed, before)
         distances = _distances(queries.unsqueeze(-2), self._points[proposed]).squeeze(-2)
         if exclude is not None:
             distances = distances.masked_fill(proposed == exclude.unsqueeze(-1), torch.inf)
@@ -98,45 +112,92 @@ class NeighbourIndex:
         needed = farthest.square() + rounding * (2 * centred.norm(dim=-1) + farthest).square()
         doubtful = ~(needed < reach)
         if bool(doubtful.any()):
-            excluded = None if exclude is None else exclude[doubtful]
-            chosen[doubtful] = _in_chunks(self._compare, queries[doubtful], k, excluded, len(self._points))
+            excluded, allowed = (None if part is None else part[doubtful] for part in (exclude, before))
+            chosen[doubtful] = _in_chunks(self._compare, queries[doubtful], k, excluded, allowed, len(self._points))
         return chosen
 
-    def _propose(self, centred: Tensor, n_proposed: int) -> tuple[Tensor, Tensor]:
-        """Points near the queries, by ascending index, and the squared distance of the farthest as float32 has it."""
+    def _propose(self, centred: Tensor, n_proposed: int, before: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Points near the queries, by ascending index, and a bound on the squared distances of all the others.
+
+        The bound is the squared distance of the farthest of them as float32 has it, or −∞ where too few were found.
+        """
         rough = centred.to("cpu", torch.float32).contiguous().numpy()
         with _threads_of_torch():
-            squares, proposed = faiss.knn(rough, self._rough, n_proposed)
+            squares, proposed = self._fast_search(rough, n_proposed, None if before is None else before.tolist())
         reach = torch.from_numpy(squares).to(centred.device).double().amax(-1)
         proposed = torch.from_numpy(proposed).to(centred.device)
-        # Where squares are beyond float32, too few points are found, and the others have the index −1.
+        # Where squares are beyond float32, or there are too few points, the missing ones have the index −1.
         failed = (proposed < 0).any(-1)
         return proposed.clamp_min(0).sort(-1).values, reach.masked_fill(failed, -torch.inf)
 
-    def _compare(self, queries: Tensor, k: int, exclude: Tensor | None) -> Tensor:
+    def _fast_search(self, rough: np.ndarray, n_proposed: int, before: list[int] | None) -> tuple[np.ndarray, ...]:
+        """Squared distances and indices of points near the queries."""
+        if before is None:
+            return faiss.knn(rough, self._rough, n_proposed)
+        # The points that a query may see are the first ones: another array for each query.
+        found = [self._among_first(rough[row : row + 1], n_proposed, count) for row, count in enumerate(before)]
+        squares, proposed = zip(*found, strict=True)
+        return np.concatenate(squares), np.concatenate(proposed)
+
+    def _among_first(self, rough: np.ndarray, n_proposed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+        if count < n_proposed:
+            return np.zeros((1, n_proposed), np.float32), np.full((1, n_proposed), -1)
+        return faiss.knn(rough, self._rough[:count], n_proposed)
+
+    def _compare(self, queries: Tensor, k: int, exclude: Tensor | None, before: Tensor | None) -> Tensor:
         """The nearest of all points, by comparing with every one."""
         distances = _distances(queries, self._points)
         if exclude is not None:
             distances.scatter_(-1, exclude.unsqueeze(-1), torch.inf)
+        if before is not None:
+            later = torch.arange(len(self._points), device=queries.device) >= before.unsqueeze(-1)
+            distances.masked_fill_(later, torch.inf)
         # The k-th smallest value decides, and of the points that have just this value those with the lowest indices.
         last = distances.topk(k, largest=False).values[:, -1:] if k else distances.new_full((len(queries), 1), -1.0)
         closer, equal = distances < last, distances == last
         chosen = closer | (equal & (equal.cumsum(-1) <= k - closer.sum(-1, keepdim=True)))
         indices = chosen.nonzero()[:, 1].reshape(len(queries), k)
-        return indices.gather(-1, distances.gather(-1, indices).argsort(dim=-1, stable=True))
+        indices = indices.gather(-1, distances.gather(-1, indices).argsort(dim=-1, stable=True))
+        return indices if before is None else indices.masked_fill(indices >= before.unsqueeze(-1), -1)
+
+
+class ApproximateIndex(NeighbourIndex):
+    """Points in a graph (HNSW), which finds most of the nearest ones without looking at all points.
+
+    It takes a while to build, and pays off where there are many more queries than in a step of training. The same
+    points always give the same graph. Queries that may see only some of the points have no use for it.
+    """
+
+    def __init__(self, points: Float[Tensor, "n d"]) -> None:
+        super().__init__(points)
+        self._graph = faiss.IndexHNSWFlat(points.shape[-1], LINKS)
+        self._graph.hnsw.efConstruction = BUILDING
+        # Several threads would link the points in an order that changes from run to run.
+        with _faiss_threads(1):
+            self._graph.add(self._rough)
+
+    def _fast_search(self, rough: np.ndarray, n_proposed: int, before: list[int] | None) -> tuple[np.ndarray, ...]:
+        if before is not None:
+            raise ValueError("a graph cannot leave out the later points; use the exact search")
+        options = faiss.SearchParametersHNSW(efSearch=SEARCHING * n_proposed)  # pyright: ignore[reportAttributeAccessIssue]
+        squares, proposed = self._graph.search(rough, n_proposed, params=options)
+        # What it leaves out is not known, and is taken to be farther away.
+        return np.full_like(squares, np.inf), proposed
 
 
 def _in_chunks(
-    search: Callable[[Tensor, int, Tensor | None], Tensor],
+    search: Callable[[Tensor, int, Tensor | None, Tensor | None], Tensor],
     queries: Tensor,
     k: int,
     exclude: Tensor | None,
+    before: Tensor | None,
     entries: int,
 ) -> Tensor:
     """``search`` for some queries at a time; ``entries`` is what one of them takes."""
     size = max(1, CHUNK_ENTRIES // entries)
-    excluded = repeat(None) if exclude is None else exclude.split(size)
-    return torch.cat([search(some, k, out) for some, out in zip(queries.split(size), excluded, strict=False)])
+    excluded, allowed = (repeat(None) if part is None else part.split(size) for part in (exclude, before))
+    parts = zip(queries.split(size), excluded, allowed, strict=False)
+    return torch.cat([search(some, k, out, first) for some, out, first in parts])
 
 
 def _distances(a: Tensor, b: Tensor) -> Tensor:
@@ -152,11 +213,15 @@ def _check_finite(x: Tensor) -> None:
         )
 
 
-@contextmanager
-def _threads_of_torch() -> Iterator[None]:
+def _threads_of_torch() -> AbstractContextManager[None]:
     """Faiss brings threads of its own, as many as there are cores unless told otherwise."""
+    return _faiss_threads(torch.get_num_threads())
+
+
+@contextmanager
+def _faiss_threads(number: int) -> Iterator[None]:
     before = faiss.omp_get_max_threads()
-    faiss.omp_set_num_threads(torch.get_num_threads())
+    faiss.omp_set_num_threads(number)
     try:
         yield
     finally:

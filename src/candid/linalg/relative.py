@@ -7,13 +7,13 @@ and T̄, and ⟦X⟧ the symmetric matrix whose lower triangle is that of X,
     Q̄_zx = J⁻ᵀB̄          Q̄ = −½ J⁻ᵀ ⟦B̄Bᵀ − TᵀT̄⟧ J⁻¹.
 
 So each matrix is factorised once, and no factor is ever differentiated. The other functions here are what is made of
-these features: products with a triangle, and squares measured by the covariance that K leaves unexplained.
+these features: products with a triangle, sums of squares, and squares measured by the covariance that K leaves
+unexplained.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import reduce
 
 import torch
 from jaxtyping import Float
@@ -25,12 +25,20 @@ from candid.linalg.triangular import (
     congruence,
     lower_half_of_product,
     lower_times,
+    product_below_diagonal,
     solve_lower,
     solve_lower_transposed,
     transposed_lower_times,
 )
 
-__all__ = ["WhitenedPair", "lower_product", "residual_squares", "transposed_lower_product", "whiten_pair"]
+__all__ = [
+    "WhitenedPair",
+    "column_squares",
+    "lower_product",
+    "residual_squares",
+    "transposed_lower_product",
+    "whiten_pair",
+]
 
 
 @dataclass(frozen=True)
@@ -66,64 +74,97 @@ class _WhitenPair(torch.autograd.Function):
     def forward(
         ctx, gram: Tensor, cross: Tensor, other_gram: Tensor, other_cross: Tensor, lower: Tensor, other: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        ctx.set_materialize_grads(False)
-        first, second, root = solve_lower(lower, cross), solve_lower(other, other_cross), solve_lower(lower, other)
+        first, second, root = solve_lower(lower, cross), solve_lower(other, other_cross), _ratio(lower, other)
         ctx.save_for_backward(lower, other, first, second, root)
         return first, second, root
 
     @staticmethod
     @first_order
-    def backward(ctx, grad_first: Tensor | None, grad_second: Tensor | None, grad_root: Tensor | None):
+    def backward(ctx, grad_first: Tensor, grad_second: Tensor, grad_root: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         lower, other, first, second, root = ctx.saved_tensors
         needs_gram, needs_cross, needs_other_gram, needs_other_cross, _, _ = ctx.needs_input_grad
-        # Tᵀ and −T̄ᵀ, whose product has the lower triangle of −TᵀT̄
-        turned = (root.mT, None if grad_root is None else -grad_root.mT)
+        gram_bar = other_gram_bar = None
+        if needs_gram:
+            # −½ L⁻ᵀ ⟦ĀAᵀ + T̄Tᵀ⟧ L⁻¹
+            inner = product_below_diagonal(grad_first, first).add_(_times_transposed(grad_root, root))
+            gram_bar = congruence(lower, inner).mul_(-0.5)
+        if needs_other_gram:
+            # −½ J⁻ᵀ ⟦B̄Bᵀ − TᵀT̄⟧ J⁻¹
+            inner = product_below_diagonal(grad_second, second).sub_(_transposed_times(root, grad_root))
+            other_gram_bar = congruence(other, inner).mul_(-0.5)
         return (
-            _gram_gradient(lower, (grad_first, first), (grad_root, root)) if needs_gram else None,
-            _cross_gradient(lower, grad_first) if needs_cross else None,
-            _gram_gradient(other, (grad_second, second), turned) if needs_other_gram else None,
-            _cross_gradient(other, grad_second) if needs_other_cross else None,
+            gram_bar,
+            solve_lower_transposed(lower, grad_first) if needs_cross else None,
+            other_gram_bar,
+            solve_lower_transposed(other, grad_second) if needs_other_cross else None,
             None,
             None,
         )
 
 
-def _gram_gradient(lower: Tensor, *products: tuple[Tensor | None, Tensor | None]) -> Tensor | None:
-    """−½ L⁻ᵀ ⟦Σ X Yᵀ⟧ L⁻¹ over the pairs X, Y of which no part is missing."""
-    halves = [lower_half_of_product(x, y) for x, y in products if x is not None and y is not None]
-    return congruence(lower, reduce(torch.add, halves)).mul_(-0.5) if halves else None
+def _ratio(lower: Tensor, other: Tensor) -> Tensor:
+    """L⁻¹J, a lower triangle again."""
+    first, second = _halves(lower)
+    ratio = torch.zeros_like(other)
+    ratio[..., first] = solve_lower(lower, other[..., first])
+    ratio[..., second, second] = solve_lower(lower[..., second, second], other[..., second, second])
+    return ratio
 
 
-def _cross_gradient(lower: Tensor, grad_features: Tensor | None) -> Tensor | None:
-    return None if grad_features is None else solve_lower_transposed(lower, grad_features)
-
-
-def lower_product(lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch m n"]:
-    """L X for a lower-triangular L, of which nothing else may be above the diagonal than zeros."""
-    return _LowerProduct.apply(lower, x)  # pyright: ignore[reportReturnType]
+def lower_product(
+    lower: Float[Tensor, "*batch m m"], other: Float[Tensor, "*batch m m"]
+) -> Float[Tensor, "*batch m m"]:
+    """L M for two lower-triangular matrices, which have nothing but zeros above their diagonals."""
+    return _LowerProduct.apply(lower, other)  # pyright: ignore[reportReturnType]
 
 
 class _LowerProduct(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, lower: Tensor, x: Tensor) -> Tensor:
-        ctx.save_for_backward(lower, x)
-        return lower_times(lower, x)
+    def forward(ctx, lower: Tensor, other: Tensor) -> Tensor:
+        ctx.save_for_backward(lower, other)
+        first, second = _halves(lower)
+        product = torch.zeros_like(other)
+        product[..., first] = lower_times(lower, other[..., first])
+        product[..., second, second] = lower_times(lower[..., second, second], other[..., second, second])
+        return product
 
     @staticmethod
     @first_order
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        lower, x = ctx.saved_tensors
-        # tril(P̄ Xᵀ) and Lᵀ P̄
+        lower, other = ctx.saved_tensors
+        # tril(P̄ Mᵀ) and tril(Lᵀ P̄)
         return (
-            lower_half_of_product(grad, x) if ctx.needs_input_grad[0] else None,
-            transposed_lower_times(lower, grad) if ctx.needs_input_grad[1] else None,
+            _times_transposed(grad, other).tril_() if ctx.needs_input_grad[0] else None,
+            _transposed_times(lower, grad).tril_() if ctx.needs_input_grad[1] else None,
         )
+
+
+def _times_transposed(x: Tensor, lower: Tensor) -> Tensor:
+    """X Lᵀ on and below the diagonal, where nothing above the diagonal of X counts."""
+    first, second = _halves(lower)
+    product = product_below_diagonal(x[..., first], lower[..., first])
+    product[..., second, second] += product_below_diagonal(x[..., second, second], lower[..., second, second])
+    return product
+
+
+def _transposed_times(lower: Tensor, x: Tensor) -> Tensor:
+    """Lᵀ X on and below the diagonal, where nothing above the diagonal of X counts."""
+    first, second = _halves(lower)
+    product = product_below_diagonal(lower[..., second, :].mT, x[..., second, :].mT)
+    product[..., first, first] += product_below_diagonal(lower[..., first, first].mT, x[..., first, first].mT)
+    return product
+
+
+def _halves(square: Tensor) -> tuple[slice, slice]:
+    """Of rows or columns: what a triangle has in the second half of its columns is in the second half of its rows."""
+    size = square.shape[-1]
+    return slice(0, size // 2), slice(size // 2, size)
 
 
 def transposed_lower_product(
     lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]
 ) -> Float[Tensor, "*batch m n"]:
-    """Lᵀ X for the same L."""
+    """Lᵀ X for a lower-triangular L, which has nothing but zeros above its diagonal."""
     return _TransposedLowerProduct.apply(lower, x)  # pyright: ignore[reportReturnType]
 
 
@@ -144,50 +185,75 @@ class _TransposedLowerProduct(torch.autograd.Function):
         )
 
 
-def residual_squares(
-    gram: Float[Tensor, "*batch n n"],
-    features: Float[Tensor, "*batch m n"],
-    vectors: Float[Tensor, "*batch j n"],
-    floor: float,
-) -> Float[Tensor, "*batch"]:
-    """Σ_j v_jᵀ C⁻¹ v_j for the rows v_j of ``vectors``, where C = gram − AᵀA + floor·I, in float64.
-
-    C is what the features A leave of a covariance. It is nearly singular wherever they leave little, so the result
-    depends on the ``floor``. With V the columns v_j, Y = C⁻¹V and a gradient g of the sum,
-
-        V̄ = 2g Y          gram̄ = −g YYᵀ          Ā = 2g (AY)Yᵀ.
-    """
-    return _ResidualSquares.apply(gram, features, vectors, floor)  # pyright: ignore[reportReturnType]
+def column_squares(x: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch n"]:
+    """Σ_i X_ij² for each column j."""
+    return _ColumnSquares.apply(x)  # pyright: ignore[reportReturnType]
 
 
-class _ResidualSquares(torch.autograd.Function):
+class _ColumnSquares(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, gram: Tensor, features: Tensor, vectors: Tensor, floor: float) -> Tensor:
-        ctx.dtype, features = vectors.dtype, features.double()
-        # C = gram − AᵀA + floor·I, of which only the lower triangle is read
-        residual = gram.double() - lower_half_of_product(features.mT, features.mT)
-        residual.diagonal(dim1=-2, dim2=-1).add_(floor)
-        lower = cholesky(residual).lower
-        whitened = solve_lower(lower, vectors.double().mT)
-        ctx.save_for_backward(lower, whitened, features)
-        return whitened.square().sum((-2, -1)).to(ctx.dtype)
+    def forward(ctx, x: Tensor) -> Tensor:
+        ctx.save_for_backward(x)
+        return x.square().sum(-2)
 
     @staticmethod
     @first_order
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        lower, whitened, features = ctx.saved_tensors
-        grad = grad.double()[..., None, None]
-        gram_bar = features_bar = vectors_bar = None
-        # Y = L⁻ᵀ L⁻¹V
-        solved = solve_lower_transposed(lower, whitened)
+        (x,) = ctx.saved_tensors
+        return x * (2 * grad).unsqueeze(-2)
+
+
+def residual_squares(
+    gram: Float[Tensor, "*batch n n"],
+    features: Float[Tensor, "*batch m n"],
+    weights: Float[Tensor, "*batch m j"],
+    vectors: Float[Tensor, "*batch j n"],
+    floor: float,
+) -> Float[Tensor, "*batch"]:
+    """tr V C⁻¹ Vᵀ, where V = vectors − WᵀA is what the features A, with some weights, leave of ``vectors``, and
+    C = gram − AᵀA + floor·I what they leave of a covariance.
+
+    With Y = V C⁻¹ and a gradient g of the result,
+
+        vectors̄ = 2g Y          W̄ = −2g AYᵀ          Ā = 2g (AYᵀ − W)Y          gram̄ = −g YᵀY.
+
+    C is factorised in float64: it is nearly singular wherever the features leave little, and then the result depends on
+    the ``floor``. All else is in the precision of the arguments. Rounding has the same size in A and ``gram`` as in
+    their products, so that more digits of these would have no meaning; and for a covariance of order one the condition
+    number of its factor is at most 1/√floor.
+    """
+    return _ResidualSquares.apply(gram, features, weights, vectors, floor)  # pyright: ignore[reportReturnType]
+
+
+class _ResidualSquares(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, gram: Tensor, features: Tensor, weights: Tensor, vectors: Tensor, floor: float) -> Tensor:
+        # C = gram − AᵀA + floor·I, of which only the lower triangle is read
+        residual = (gram - lower_half_of_product(features.mT, features.mT)).double()
+        residual.diagonal(dim1=-2, dim2=-1).add_(floor)
+        lower = cholesky(residual).lower.to(features.dtype)
+        # V L⁻ᵀ
+        whitened = solve_lower(lower, (vectors - weights.mT @ features).mT).mT
+        ctx.save_for_backward(lower, whitened, features, weights)
+        return whitened.square().sum((-2, -1))
+
+    @staticmethod
+    @first_order
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        lower, whitened, features, weights = ctx.saved_tensors
+        needs_gram, needs_features, needs_weights, _, _ = ctx.needs_input_grad
+        gram_bar = features_bar = weights_bar = None
+        grad = 2 * grad[..., None, None]
+        # Y = V L⁻ᵀ L⁻¹, and 2g Y
+        solved = solve_lower_transposed(lower, whitened.mT).mT
         weighted = grad * solved
-        if ctx.needs_input_grad[0]:
-            # −g YYᵀ
-            gram_bar = (-weighted @ solved.mT).to(ctx.dtype)
-        if ctx.needs_input_grad[1]:
-            # 2g (AY)Yᵀ
-            features_bar = (2 * (features @ solved) @ weighted.mT).to(ctx.dtype)
-        if ctx.needs_input_grad[2]:
-            # 2g Yᵀ
-            vectors_bar = (2 * weighted.mT).to(ctx.dtype)
-        return gram_bar, features_bar, vectors_bar, None
+        if needs_features or needs_weights:
+            # AYᵀ
+            product = features @ solved.mT
+            weights_bar = -grad * product
+            features_bar = (product - weights) @ weighted
+        if needs_gram:
+            # −g YᵀY is symmetric: what is below the diagonal twice, and nothing above it
+            gram_bar = lower_half_of_product(-weighted.mT, solved.mT)
+            gram_bar.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+        return gram_bar, features_bar, weights_bar, weighted, None

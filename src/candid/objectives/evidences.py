@@ -9,6 +9,8 @@ On a low-rank prior, with Q = AᵀA and residual variances c:
     fitc = log N(y; mu, Q + diag(c) + σ²I)               (Snelson and Ghahramani 2006)
 
 Their cost is that of M²N, and nothing of size N×N is built.
+
+Where each row is known given the rows before it, the chain rule is a sum over rows: log p(y) = Σ_n log p(y_n | …).
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from candid.linalg import low_rank_log_density, normal_log_density
-from candid.marginal import JointPrior, LowRankPrior
+from candid.marginal import JointPrior, LowRankPrior, Marginal
 
-__all__ = ["NoiseRows", "fitc", "marginal_likelihood", "sgpr"]
+__all__ = ["NoiseRows", "chain_rule", "fitc", "marginal_likelihood", "sgpr"]
 
 
 @runtime_checkable
@@ -34,9 +36,9 @@ class NoiseRows(Protocol):
 
 
 def marginal_likelihood(
-    prior: JointPrior, likelihood: NoiseRows, y: Float[Tensor, "n p"], weight: Float[Tensor, " n"]
+    prior: JointPrior, likelihood: NoiseRows, y: Float[Tensor, "*#chains n p"], weight: Float[Tensor, "*#chains n"]
 ) -> Float[Tensor, "*chains"]:
-    """log p(y) of all rows together, summed over independent outputs."""
+    """log p(y) of all rows together, summed over independent outputs; of groups of rows, that of each group."""
     noise = likelihood.variance.expand(torch.broadcast_shapes(likelihood.variance.shape, y.shape))
     # log N(y; mu, K + diag(σ²/w))
     covariance = prior.covariance + torch.diag_embed((noise / weight.unsqueeze(-1)).mT)
@@ -64,6 +66,17 @@ def fitc(
     return _low_rank_density(prior, prior.residual + likelihood.variance, y, weight)
 
 
+def chain_rule(
+    prior: Marginal, likelihood: NoiseRows, y: Float[Tensor, "n p"], weight: Float[Tensor, " n"]
+) -> Float[Tensor, "*chains"]:
+    """What rows add to log p(y), each given the rows before it, summed over independent outputs."""
+    noise = likelihood.variance.expand(torch.broadcast_shapes(likelihood.variance.shape, y.shape))
+    # log N(y; mean, variance + σ²/w)
+    total = prior.variance + noise / weight.unsqueeze(-1)
+    densities = -0.5 * ((2 * torch.pi * total).log() + (y - prior.mean).square() / total)
+    return densities.sum((-2, -1)) + _agreement(noise, weight)
+
+
 def _low_rank_density(
     prior: LowRankPrior, noise: Float[Tensor, "*#chains n p"], y: Float[Tensor, "n p"], weight: Float[Tensor, " n"]
 ) -> Float[Tensor, "*chains"]:
@@ -72,7 +85,7 @@ def _low_rank_density(
     return joint.sum(-1) + _agreement(noise, weight)
 
 
-def _agreement(noise: Float[Tensor, "*chains n p"], weight: Float[Tensor, " n"]) -> Float[Tensor, "*chains"]:
+def _agreement(noise: Float[Tensor, "*chains n p"], weight: Float[Tensor, "*#chains n"]) -> Float[Tensor, "*chains"]:
     """What the w identical rows behind each row add by agreeing with each other."""
     # −½(w−1) log(2πσ²) − ½ log w
     copies = (weight.unsqueeze(-1) - 1) * (2 * torch.pi * noise).log() + weight.log().unsqueeze(-1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from torch import nn
 
@@ -23,10 +24,21 @@ STEPPERS: dict[str, type[Adam] | type[LBFGS] | type[NaturalGradient]] = {
 
 
 def make_steppers(
-    recipe: Mapping[str, str], groups: Mapping[str, Sequence[nn.Parameter]], rates: Mapping[str, float]
+    recipe: Mapping[str, str],
+    groups: Mapping[str, Sequence[nn.Parameter]],
+    rates: Mapping[str, float],
+    decay: Mapping[str, float] = MappingProxyType({}),
 ) -> dict[str, Stepper]:
-    """One stepper for each parameter group that a method names and that has something to learn."""
-    return {group: STEPPERS[kind](groups[group], rates[group]) for group, kind in recipe.items() if groups[group]}
+    """One stepper for each parameter group that a method names and that has something to learn.
+
+    Groups in ``decay`` have a weight decay, which only Adam knows.
+    """
+    options = {group: {"weight_decay": weight} for group, weight in decay.items()}
+    return {
+        group: STEPPERS[kind](groups[group], rates[group], **options.get(group, {}))
+        for group, kind in recipe.items()
+        if groups[group]
+    }
 
 
 def take_step(steppers: Sequence[Stepper], evaluate: Evaluate) -> float:

@@ -15,14 +15,17 @@ __all__ = ["Adam", "DampedAdam"]
 
 
 class Adam(TorchStepper):
-    """Adam (Kingma and Ba 2015), fused: for M×M parameters the update is memory-bound."""
+    """Adam (Kingma and Ba 2015), fused: for M×M parameters the update is memory-bound.
+
+    A weight decay λ adds λ times the parameter to its gradient, as for a penalty of ½λ of the sum of squares.
+    """
 
     needs_one_gradient = True
     #: Gradients below this size move less than the rate.
     damping = 1e-8
 
-    def __init__(self, parameters: Sequence[nn.Parameter], lr: float) -> None:
-        self.optimizer = torch.optim.Adam(parameters, lr=lr, eps=self.damping, fused=True)
+    def __init__(self, parameters: Sequence[nn.Parameter], lr: float, weight_decay: float = 0.0) -> None:
+        self.optimizer = torch.optim.Adam(parameters, lr=lr, eps=self.damping, weight_decay=weight_decay, fused=True)
 
     def advance(self, evaluate: Evaluate) -> float:
         settings = self.optimizer.param_groups[0]

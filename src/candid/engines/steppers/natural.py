@@ -8,7 +8,7 @@ from torch import nn
 
 from candid.engines.moment import Moment
 from candid.engines.steppers.base import Evaluate, Stepper
-from candid.families import Sparse
+from candid.families import inducing_part
 from candid.weights import Full, natural_step
 
 __all__ = ["NaturalGradient"]
@@ -35,9 +35,10 @@ class NaturalGradient(Stepper):
     def advance(self, evaluate: Evaluate) -> float:
         assert isinstance(evaluate, Moment)
         problem = evaluate.problem
-        assert isinstance(problem.family, Sparse)
-        assert isinstance(problem.family.weights, Full)
+        family = inducing_part(problem.family)
+        assert family is not None
+        assert isinstance(family.weights, Full)
         # The loss is per row, and its penalty counts β/N: N/β times the loss has the KL divergence once.
         beta = max(problem.coefficients.get("kl", 1.0), LEAST_BETA)
-        natural_step(problem.family.weights, self.rate, evaluate.batch.total / beta)
+        natural_step(family.weights, self.rate, evaluate.batch.total / beta)
         return float("nan")
