@@ -65,4 +65,11 @@ def _label(name: str, curve: Curve, level: float | None) -> str:
     if level is None:
         return name
     seconds = time_to_reach(curve, level)
-    return f"{name}: " + (f"after {seconds:.3g} s" if seconds is not None else f"not within {curve[0][-1]:.3g} s")
+    return f"{name}: " + (
+        f"after {_rounded(seconds)}" if seconds is not None else f"not within {_rounded(curve[0][-1])}"
+    )
+
+
+def _rounded(seconds: float) -> str:
+    """Three digits, or all before the point."""
+    return f"{seconds:.3g} s" if seconds < 1000 else f"{seconds:,.0f} s"
