@@ -18,13 +18,13 @@ from candid.priors import LogNormal
 @pytest.mark.parametrize("patience", [None, 3])
 def test_the_run_with_the_best_held_out_nll_is_kept(patience, quick, table, monkeypatch):
     reached = []
-    original = fitting._score
+    original = fitting.reached
 
     def remember(history, patience):
         reached.append(original(history, patience))
         return reached[-1]
 
-    monkeypatch.setattr(fitting, "_score", remember)
+    monkeypatch.setattr(fitting, "reached", remember)
     gp = quick(n_restarts=3, validation_fraction=0.3, patience=patience, lr=0.1).fit(*table)
     kept = [record["validation_nll"] for record in gp.history_]
     assert len(reached) == 3

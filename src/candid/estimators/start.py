@@ -31,6 +31,8 @@ __all__ = ["JITTER", "Start", "seen_by"]
 JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
 # Up to this many rows hyper-parameters are fitted to the exact marginal likelihood.
 FEW_ROWS = 500
+# Amplitude of a kernel that should not matter.
+FAINT = 1e-6
 # Share of the time that this may take, and that a network may.
 WARM_SHARE, NETWORK_SHARE = 0.25, 0.5
 
@@ -104,10 +106,12 @@ class Start:
             self._fit_small(self._small(Inducing, kernel, kernel, mean))
 
     def _fit_network_mean(self, kernel: Kernel, mean: NetworkMean) -> None:
-        """The kernel as if the mean were constant, then the mean, with a copy of the kernel that is not kept."""
+        """The kernel as if the mean were constant, then the mean as if there were hardly any kernel."""
         rows = self.setting.rows
         self._fit_plain(kernel, Constant(mean.n_features, mean.n_outputs).to(rows.x))
-        self._fit_small(self._small(Centred, kernel, copy.deepcopy(kernel), mean))
+        # At first the mean explains nothing.
+        _set_noise(self.likelihood, rows.y.var(0, correction=0))
+        self._fit_small(self._small(Centred, kernel, _faint(kernel), mean))
         _share_out(kernel, self.likelihood)
 
     def _small(self, kind: type[Inducing], kernel: Kernel, own: Kernel, mean: Mean) -> Inducing:
@@ -145,13 +149,30 @@ def _features(owner: Deep | Embedded, rows: Rows) -> Tensor:
 
 
 @torch.no_grad()
+def _set_noise(likelihood: Gaussian, variance: Tensor) -> None:
+    """Unless the noise is known or fixed."""
+    noise = likelihood.noise
+    if noise is not None and not noise.fixed:
+        noise.set(variance.expand_as(noise.value).clamp_min(2 * noise.lower))
+
+
+@torch.no_grad()
+def _faint(kernel: Kernel) -> Kernel:
+    """A copy of hardly any variance, which stays so; a kernel without an amplitude cannot be told to."""
+    faint = copy.deepcopy(kernel)
+    if isinstance(faint, Scale):
+        faint.amplitude.set(torch.full_like(faint.amplitude.value, FAINT))
+        faint.amplitude.fix()
+    return faint
+
+
+@torch.no_grad()
 def _share_out(kernel: Kernel, likelihood: Gaussian) -> None:
     """Give the kernel one half of what the mean leaves over, and the noise the other."""
-    noise = likelihood.noise
-    if noise is not None and not noise.fixed and isinstance(kernel, Scale) and not kernel.amplitude.fixed:
-        half = 0.5 * noise.value
+    if likelihood.noise is not None and isinstance(kernel, Scale) and not kernel.amplitude.fixed:
+        half = 0.5 * likelihood.noise.value
         kernel.amplitude.set(half.reshape(kernel.amplitude.raw.shape))
-        noise.set(half)
+        _set_noise(likelihood, half)
 
 
 def _numbers(values: Tensor) -> np.ndarray:
