@@ -258,11 +258,11 @@ def _sparse(
     )
 
 
-def _deep(suffix: str, summary: str, parameters: Mapping[str, Any]) -> list[Method]:
-    """Two rows with a network, one for each objective of the paper; without a suffix these are nnsvgp and nnppgpr."""
+def _deep(names: tuple[str, str], summary: str, parameters: Mapping[str, Any]) -> list[Method]:
+    """Two rows with a network: with the evidence lower bound, and with the predictive objective."""
     return [
         _sparse(
-            f"{name}-{suffix}" if suffix else f"nn{name}",
+            name,
             summary.format(plain),
             {"objective": objective, "covariance": "full", "features": "dc", **parameters},
             # A network can learn a table by heart; rows that are held out tell which epoch was the best.
@@ -270,9 +270,8 @@ def _deep(suffix: str, summary: str, parameters: Mapping[str, Any]) -> list[Meth
             {"beta": 1.0, **DC_PROTOCOL, "weight_decay": 0.0},
             paper=DC,
         )
-        for name, plain, objective, beta in (
-            ("svgp", "svgp", "elbo", 1.0),
-            ("ppgpr", "ppgpr-chol", "predictive", 0.2),
+        for name, plain, objective, beta in zip(
+            names, ("svgp", "ppgpr-chol"), ("elbo", "predictive"), (1.0, 0.2), strict=True
         )
     ]
 
@@ -416,18 +415,22 @@ ROWS = (
         {"beta": 1.0, **DC_PROTOCOL},
         paper=DC,
     ),
-    *_deep("dkl", "{} behind a network", {}),
+    *_deep(("svgp-dkl", "ppgpr-dkl"), "{} behind a network", {}),
     *_deep(
-        "dcdkl",
+        ("svgp-dcdkl", "ppgpr-dcdkl"),
         "{} behind networks, one for the mean and one for the covariance",
         {"decouple": "features"},
     ),
     *_deep(
-        "meandkl",
+        ("svgp-meandkl", "ppgpr-meandkl"),
         "{} in which a network is in front of the mean's kernel only",
         {"decouple": "features", "covariance_features": None},
     ),
-    *_deep("", "network as the mean of a GP, whose inducing points shape the variance: {}", {"decouple": "mean"}),
+    *_deep(
+        ("nnsvgp", "nnppgpr"),
+        "network as the mean of a GP, whose inducing points shape the variance: {}",
+        {"decouple": "mean"},
+    ),
     _neighbours("loo-k", "nearest neighbours: the leave-one-out density of each row given k others", "loo"),
     _neighbours("mll-k", "nearest neighbours: the marginal likelihood of groups of k rows", "mll"),
     _neighbours(

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from candid.engines.closed_form import solve_weights
 from candid.engines.rows import Rows, n_batches
-from candid.families import Conditional, Family, Neighbours, Sparse, inducing_part
+from candid.families import Family, Sparse
 from candid.kernels import networks_in
 from candid.likelihoods import Gaussian
 from candid.marginal import Batch
@@ -109,23 +109,15 @@ class Problem(nn.Module):
         A penalty that depends on how many rows there are in a batch is that of ``batch_size`` rows, on average: what
         training minimises.
         """
-        step = 1 if self._needs_all_rows() else math.ceil(len(rows) / STANDING_ROWS)
+        all_together = self.objective in EVIDENCES and not self.family.batchwise
+        step = 1 if all_together else math.ceil(len(rows) / STANDING_ROWS)
         index = torch.arange(0, len(rows), step, device=rows.x.device)
-        count = n_batches(len(index), batch_size) if batch_size is not None and self._in_batches() else 1
+        count = n_batches(len(index), batch_size) if batch_size is not None and self.family.batchwise else 1
         # Rows next to each other, which in a sorted table are alike, go to different batches.
         batches = [rows.batch(index[first::count]) for first in range(count)]
         # Σ_b (w_b / Σ_b w_b) loss_b
         weights = torch.stack([batch.weight.sum() for batch in batches])
         return float((weights / weights.sum()) @ torch.stack([self.loss(batch) for batch in batches]))
-
-    def _needs_all_rows(self) -> bool:
-        """Whether the objective cannot be estimated from some of the rows."""
-        return self.objective in EVIDENCES and not isinstance(self.family, Neighbours)
-
-    def _in_batches(self) -> bool:
-        """Whether a penalty depends on which rows are together, or many groups of rows would not fit into memory."""
-        part = inducing_part(self.family)
-        return isinstance(self.family, Neighbours) or (isinstance(part, Conditional) and part.with_omega)
 
     @torch.no_grad()
     def held_out_nll(self, rows: Rows) -> float:

@@ -25,6 +25,11 @@ class Family(nn.Module, ABC):
     mean: Mean  # of GPs
     jitter: Tensor  # share of the kernel's diagonal that the last factorisation needed
 
+    @property
+    def batchwise(self) -> bool:
+        """Whether penalties depend on the number of rows in a batch, or groups of rows would fill the memory."""
+        return False
+
     def evaluate(self, batch: Batch) -> Evaluation:
         """Marginals of the rows of a batch, and the penalties of the model."""
         raise TypeError(f"{type(self).__name__} has no row marginals; use it with an evidence")

@@ -136,6 +136,11 @@ class Conditional(Sparse):
         self.mean_kernel = copy.deepcopy(self.mean_kernel, {id(old): new for old, new in pairs})
         super().adopt(kernel, mean)
 
+    @property
+    def batchwise(self) -> bool:
+        # Ω of more rows is larger.
+        return self.with_omega
+
     def evaluate(self, batch: Batch) -> Evaluation:
         features = self._features(for_each_gp(batch.x), batch.weight)
         of_mean, of_covariance = self._normals(features.root)

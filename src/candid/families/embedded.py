@@ -89,6 +89,10 @@ class Embedded(Family):
         else:
             super().__setattr__(name, value)
 
+    @property
+    def batchwise(self) -> bool:
+        return self.inner.batchwise
+
     def embedded(self, batch: Batch) -> Batch:
         """The batch with features in place of inputs."""
         (features,) = self.network.together(batch.x, weight=batch.weight)

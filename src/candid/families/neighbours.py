@@ -87,6 +87,10 @@ class Neighbours(Family):
         with torch.no_grad():
             self.register_buffer("jitter", torch.zeros(kernel.diagonal(x[:1]).shape[:-1]))
 
+    @property
+    def batchwise(self) -> bool:
+        return True
+
     def evaluate(self, batch: Batch) -> Evaluation:
         near = self._near(batch)
         marginal, jitter = local_marginal(self.kernel, self.mean, batch.x, near, self._look_up, self.least_jitter)
