@@ -1,0 +1,84 @@
+"""What methods are made of: family × weights × objective × steppers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+__all__ = ["BOUNDS", "COLLAPSED", "DECOUPLED", "EXACT", "NEIGHBOURS", "NETWORK", "Composition", "inducing_points"]
+
+#: Row objectives that are lower bounds of an evidence: q(u) may follow natural gradients.
+BOUNDS = ("elbo", "vfitc", "fitc_elbo")
+#: Objectives of all rows at once, with q(u) in closed form.
+COLLAPSED = ("sgpr", "fitc")
+#: Which family the estimators' parameter ``decouple`` stands for.
+DECOUPLED: Mapping[str | None, str] = MappingProxyType(
+    {
+        None: "inducing",
+        "inducing": "decoupled",
+        "orthogonal": "orthogonal",
+        "kernel": "conditional",
+        "features": "conditional",
+        "mean": "centred",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Composition:
+    """What a model is made of: family × weights × objective × steppers.
+
+    ``weights`` is None for a family without inducing values; ``steppers`` maps parameter groups to steppers.
+    """
+
+    family: str
+    weights: str | None
+    objective: str
+    steppers: Mapping[str, str]
+
+
+#: How an exact GP is made.
+EXACT = Composition("exact", None, "marginal_likelihood", {"all": "lbfgs"})
+#: How a GP of nearest neighbours is made, by the estimator's name of its objective.
+NEIGHBOURS: Mapping[str, Composition] = MappingProxyType(
+    {
+        "loo": Composition("neighbours", None, "predictive", {"all": "adam"}),
+        "mll": Composition("neighbours", None, "marginal_likelihood", {"all": "adam"}),
+        "vecchia": Composition("vecchia", None, "chain_rule", {"all": "adam"}),
+    }
+)
+#: How a network with dropout is made.
+NETWORK = Composition("network", None, "elbo", {"network": "adam", "rest": "adam"})
+
+
+def inducing_points(
+    objective: str, covariance: str = "full", decouple: str | None = None, optimizer: str = "auto"
+) -> Composition:
+    """How a GP with inducing points is made.
+
+    Parameters
+    ----------
+    objective : str
+    covariance : {"none", "diagonal", "full"}
+        Covariance of q(u).
+    decouple : {None, "inducing", "orthogonal", "kernel", "features", "mean"}
+        Whether the mean has inducing points, hyper-parameters or a network of its own, or is a network.
+    optimizer : {"auto", "adam", "natural"}
+        How q(u) moves. "auto": along natural gradients where they are defined, which is for a full covariance of points
+        that mean and variance share, and lower bounds of an evidence; elsewhere by a damped Adam.
+    """
+    family = DECOUPLED[decouple]
+    if objective in COLLAPSED:
+        return Composition(family, "solved", objective, {"all": "lbfgs"})
+    natural = family in ("inducing", "conditional") and covariance == "full" and objective in BOUNDS
+    if optimizer == "natural" and not natural:
+        raise ValueError(
+            "natural gradients are for a full covariance of q(u) at points that mean and variance share, and an "
+            f"objective that bounds an evidence ({', '.join(BOUNDS)}); use optimizer='adam'"
+        )
+    stepper = optimizer if optimizer != "auto" else "natural" if natural else "damped"
+    weights = "delta" if covariance == "none" else covariance
+    return Composition(
+        family, weights, objective, {"weights": stepper, "points": "adam", "network": "adam", "rest": "adam"}
+    )

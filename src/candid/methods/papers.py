@@ -1,0 +1,13 @@
+"""Where methods are published."""
+
+PPGPR = "Jankowiak, Pleiss, Gardner (2020), Parametric Gaussian process regressors"
+SVGP = "Hensman, Fusi, Lawrence (2013), Gaussian processes for big data"
+SGPR = "Titsias (2009), Variational learning of inducing variables in sparse Gaussian processes"
+FITC = "Snelson, Ghahramani (2006), Sparse Gaussian processes using pseudo-inputs"
+BSGP = "Rossi, Heinonen, Bonilla, Shen, Filippone (2021), Sparse Gaussian processes revisited"
+ROBUST = "Knoblauch (2019), Robust deep Gaussian processes"
+OD = "Salimbeni, Cheng, Boots, Deisenroth (2018), Orthogonally decoupled variational Gaussian processes"
+LOO = "Jankowiak, Pleiss (2022), Scalable cross validation losses for Gaussian process models"
+VECCHIA = "Katzfuss, Guinness (2021), A general framework for Vecchia approximations of Gaussian processes"
+DROPOUT = "Gal, Ghahramani (2016), Dropout as a Bayesian approximation"
+DC = "Zhu, Wu, Maus, Gardner, Bindel (2023), Variational Gaussian processes with decoupled conditionals"

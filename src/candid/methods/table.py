@@ -1,0 +1,42 @@
+"""The rows together, by name."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from candid.methods.exact import DENSE
+from candid.methods.inducing import INDUCING
+from candid.methods.method import Method
+from candid.methods.neighbours import NEAREST
+from candid.methods.networks import DEEP_KERNELS, NETWORKS
+
+__all__ = ["METHODS", "MethodTable", "find_method", "methods"]
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {row.name: row for row in (*DENSE, *INDUCING, *DEEP_KERNELS, *NEAREST, *NETWORKS)}
+)
+
+
+class MethodTable(tuple[Method, ...]):
+    """The rows of the table, printed as one."""
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+    __repr__ = __str__
+
+
+def methods() -> MethodTable:
+    """All methods: name, paper, what each is, tasks, parameters and cost."""
+    return MethodTable(METHODS.values())
+
+
+def find_method(name: str) -> Method:
+    """The row called ``name``; an unknown name is answered with the nearest known ones."""
+    if name not in METHODS:
+        near = difflib.get_close_matches(name, METHODS, n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(METHODS)}"
+        raise ValueError(f"there is no method {name!r}; {hint}")
+    return METHODS[name]
