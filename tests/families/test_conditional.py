@@ -86,6 +86,34 @@ def test_omega_depends_on_its_floor():
     assert low.evaluate(rows.whole()).penalties["omega"] > 2 * high.evaluate(rows.whole()).penalties["omega"]
 
 
+@whitenings
+@pytest.mark.parametrize("weights", ["diagonal", "full"])
+@torch.no_grad()
+def test_omega_of_some_draws_is_omega_on_average(whiten, weights):
+    rows = random_rows(15, n_outputs=2, seed=13)
+    exact, drawn = (
+        conditional_problem(rows, weights, n_points=6, whiten=whiten, seed=14, omega_draws=number).family
+        for number in (None, 4)
+    )
+    estimates = []
+    for step in range(400):
+        drawn.refresh(step)
+        estimates.append(drawn.evaluate(rows.whole()).penalties["omega"])
+    estimates, expected = torch.stack(estimates), exact.evaluate(rows.whole()).penalties["omega"]
+    assert estimates.std() > 0.01 * expected
+    assert (estimates.mean() - expected).abs() < 4 * estimates.std() / 20
+    # The same step, the same numbers.
+    drawn.refresh(0)
+    assert torch.equal(drawn.evaluate(rows.whole()).penalties["omega"], estimates[0])
+
+
+@torch.no_grad()
+def test_omega_of_few_points_needs_no_draws():
+    rows = random_rows(15, seed=15)
+    exact, drawn = (conditional_problem(rows, n_points=6, seed=16, omega_draws=number).family for number in (None, 6))
+    assert torch.equal(*(family.evaluate(rows.whole()).penalties["omega"] for family in (exact, drawn)))
+
+
 def test_without_omega_the_rows_are_not_compared_with_each_other(monkeypatch):
     rows = random_rows(15, seed=11)
     for with_omega in (False, True):

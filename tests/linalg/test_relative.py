@@ -248,3 +248,14 @@ def test_squares_of_single_precision_lose_little_more_than_their_arguments(draw)
     torch.testing.assert_close(found[0], wanted[0], rtol=5e-3, atol=0)
     for ours, least, truth in zip(found[1:], best[1:], wanted[1:], strict=True):
         assert (ours - truth).norm() < 3 * (least - truth).norm() < 0.05 * truth.norm()
+
+
+@torch.no_grad()
+def test_rounding_errors_raise_the_floor():
+    """Where what is left of the covariance is indefinite by more than the floor, that is raised until it is not."""
+    features = torch.full((2, 5), 0.5).double().repeat(1, 4)
+    gram = features.mT @ features - 0.05 * torch.eye(20)
+    vectors = torch.ones(1, 20).double()
+    # 1e-4, 1e-3 and 1e-2 are too little; 0.1 leaves 0.05 I
+    found = residual_squares(gram, features, torch.zeros(2, 1).double(), vectors, 1e-4)
+    torch.testing.assert_close(found, torch.tensor(20 / 0.05).double())

@@ -12,7 +12,7 @@ from torch import Tensor
 __all__ = ["Factor", "NotPositiveDefinite", "cholesky"]
 
 GROWTH = 10.0
-# Jitter is a share of the mean of the diagonal; a matrix that needs more than this is not a covariance.
+# Jitter is a share of the mean of the diagonal, or of a scale; a matrix that needs more than this is not a covariance.
 LARGEST_JITTER = 1e-1
 # Beyond this it is better to factorise the one matrix in float64 than to blur it further.
 LARGEST_SINGLE_JITTER = 1e-3
@@ -24,32 +24,34 @@ class NotPositiveDefinite(ArithmeticError):
 
 @dataclass(frozen=True)
 class Factor:
-    """Lower factor of ``matrix + jitter · mean(diag) · I``; ``jitter`` has one entry for each matrix."""
+    """Lower factor of ``matrix + jitter · scale · I``; ``jitter`` has one entry for each matrix."""
 
     lower: Float[Tensor, "*batch n n"]
     jitter: Float[Tensor, "*batch"]
 
 
 @torch.no_grad()
-def cholesky(matrix: Float[Tensor, "*batch n n"], jitter: float | Tensor = 0.0) -> Factor:
+def cholesky(matrix: Float[Tensor, "*batch n n"], jitter: float | Tensor = 0.0, scale: float | None = None) -> Factor:
     """Factorise each matrix of a batch with the least jitter that works, starting from ``jitter``.
 
-    Only the matrices that fail are tried again, each with ten times its own jitter; what does not succeed in float32
-    is factorised in float64. No gradient flows through the factor: callers have closed forms.
+    Jitter is a share of ``scale``, by default the mean of a matrix's diagonal; give one for a small difference of large
+    matrices, whose rounding errors are those of the large ones. Only the matrices that fail are tried again, each with
+    ten times its own jitter; what does not succeed in float32 is factorised in float64. No gradient flows through the
+    factor: callers have closed forms.
     """
     _check_finite(matrix)
     start = torch.as_tensor(jitter, dtype=matrix.dtype, device=matrix.device).expand(matrix.shape[:-2])
-    lower, info = torch.linalg.cholesky_ex(_add_jitter(matrix, start))
+    lower, info = torch.linalg.cholesky_ex(_add_jitter(matrix, start, scale))
     if not bool(info.any()):
         return Factor(lower, start)
     flat, flat_lower = matrix.flatten(0, -3) if matrix.dim() > 2 else matrix[None], lower.reshape(-1, *lower.shape[-2:])
     flat_jitter = start.reshape(-1).clone()
     for position in info.reshape(-1).nonzero().flatten().tolist():
-        flat_lower[position], flat_jitter[position] = _stubborn(flat[position], float(flat_jitter[position]))
+        flat_lower[position], flat_jitter[position] = _stubborn(flat[position], float(flat_jitter[position]), scale)
     return Factor(flat_lower.reshape(lower.shape), flat_jitter.reshape(start.shape))
 
 
-def _stubborn(matrix: Tensor, failed: float) -> tuple[Tensor, float]:
+def _stubborn(matrix: Tensor, failed: float, scale: float | None) -> tuple[Tensor, float]:
     """Factorise one matrix for which ``failed`` was too little jitter."""
     first = max(failed * GROWTH, 10 * torch.finfo(matrix.dtype).eps)
     attempts = [(matrix, LARGEST_JITTER)]
@@ -58,7 +60,7 @@ def _stubborn(matrix: Tensor, failed: float) -> tuple[Tensor, float]:
     for candidate, largest in attempts:
         level = first
         while level <= largest:
-            lower, info = torch.linalg.cholesky_ex(_add_jitter(candidate, torch.as_tensor(level).to(candidate)))
+            lower, info = torch.linalg.cholesky_ex(_add_jitter(candidate, torch.as_tensor(level).to(candidate), scale))
             if not bool(info):
                 return lower.to(matrix.dtype), level
             level *= GROWTH
@@ -68,10 +70,10 @@ def _stubborn(matrix: Tensor, failed: float) -> tuple[Tensor, float]:
     )
 
 
-def _add_jitter(matrix: Tensor, jitter: Tensor) -> Tensor:
+def _add_jitter(matrix: Tensor, jitter: Tensor, scale: float | None) -> Tensor:
     shifted = matrix.clone()
     diagonal = shifted.diagonal(dim1=-2, dim2=-1)
-    diagonal.add_(jitter.unsqueeze(-1) * diagonal.mean(-1, keepdim=True))
+    diagonal.add_(jitter.unsqueeze(-1) * (diagonal.mean(-1, keepdim=True) if scale is None else scale))
     return shifted
 
 

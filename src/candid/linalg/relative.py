@@ -220,7 +220,7 @@ def residual_squares(
     C is factorised in float64: it is nearly singular wherever the features leave little, and then the result depends on
     the ``floor``. All else is in the precision of the arguments. Rounding has the same size in A and ``gram`` as in
     their products, so that more digits of these would have no meaning; and for a covariance of order one the condition
-    number of its factor is at most 1/√floor.
+    number of its factor is at most 1/√floor. Where rounding makes C indefinite, the floor is raised.
     """
     return _ResidualSquares.apply(gram, features, weights, vectors, floor)  # pyright: ignore[reportReturnType]
 
@@ -230,8 +230,7 @@ class _ResidualSquares(torch.autograd.Function):
     def forward(ctx, gram: Tensor, features: Tensor, weights: Tensor, vectors: Tensor, floor: float) -> Tensor:
         # C = gram − AᵀA + floor·I, of which only the lower triangle is read
         residual = (gram - lower_half_of_product(features.mT, features.mT)).double()
-        residual.diagonal(dim1=-2, dim2=-1).add_(floor)
-        lower = cholesky(residual).lower.to(features.dtype)
+        lower = cholesky(residual, floor, scale=1.0).lower.to(features.dtype)
         # V L⁻ᵀ
         whitened = solve_lower(lower, (vectors - weights.mT @ features).mT).mT
         ctx.save_for_backward(lower, whitened, features, weights)
