@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -55,6 +56,35 @@ def test_parts_are_standardised_by_the_training_part(table):
     np.testing.assert_allclose(
         parts.x_validation, (table.X[validation] - table.X[train].mean(0)) / table.X[train].std(0), rtol=1e-9
     )
+
+
+def test_inputs_may_be_scaled_to_a_range(table):
+    parts = make_parts(table, 3, PROPORTIONS, inputs="range")
+    np.testing.assert_allclose(parts.x.min(0), -1)
+    np.testing.assert_allclose(parts.x.max(0), 1)
+    plain = make_parts(table, 3, PROPORTIONS)
+    np.testing.assert_array_equal(parts.y, plain.y)
+    # Still the same rows, test rows too.
+    for scaled, standardised in ((parts.x, plain.x), (parts.x_test, plain.x_test)):
+        assert np.corrcoef(scaled[:, 0], standardised[:, 0])[0, 1] == pytest.approx(1)
+
+
+def test_of_a_long_table_the_same_rows_are_taken_for_every_split(table):
+    taken = [make_parts(table, split, PROPORTIONS, most_rows=20) for split in (0, 1)]
+    assert [len(parts.x) for parts in taken] == [15, 15]
+    # Splits differ in their means and scales only.
+    ranks = [np.sort(np.concatenate([parts.y, parts.y_test, parts.y_validation])) for parts in taken]
+    first, second = (values - values.mean() for values in ranks)
+    np.testing.assert_allclose(first / first.std(), second / second.std())
+    assert len(make_parts(table, 0, PROPORTIONS, most_rows=1000).x) == 45
+
+
+def test_what_is_usual_leaves_the_key_as_it_was(table):
+    plain = Fit("waves", "svgp", 0, 10, PROPORTIONS)
+    assert not {"task", "inputs", "most_rows"} & plain.settings().keys()
+    other = replace(plain, inputs="range")
+    assert other.settings()["inputs"] == "range"
+    assert other.key() != plain.key()
 
 
 def test_a_record_says_all(table):

@@ -62,7 +62,7 @@ def calibrate(
     """
     plan, results = Plan(spec, budget), Results(directory / "results.jsonl")
     pairs = plan.pairs({name: len(entry.X) for name, entry in data.items()})
-    parts = make_parts(data[budget.data[0]], budget.splits[0], spec.proportions)
+    parts = make_parts(data[budget.data[0]], budget.splits[0], spec.proportions, spec.inputs)
     predictions: dict[str, Predictive] = {}
     records: dict[str, Mapping[str, Any]] = {}
     for pair in pairs:

@@ -13,22 +13,25 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import torch
+from sklearn.base import BaseEstimator
 
 import candid
 from candid.bench.protocol import Parts
 from candid.estimators import make_gp
-from candid.estimators.base import Regressor
 from candid.kernels import Kernel
-from candid.metrics import nll, summary
+from candid.metrics import summary
 from candid.parameters import hyperparameters
-from candid.predictive import Predictive
+from candid.predictive import PredictiveCategorical
 
 __all__ = ["RECIPE_VERSION", "Fit", "execute", "key_of"]
 
 #: Raise this when training changes in a way that the parameters of an estimator do not show (a new one whose default
 #: changes what is done, too): results are then computed anew.
 RECIPE_VERSION = 3
+# What is on record only where it is not the usual.
+PROTOCOL = {"task": "regression", "inputs": "standardised", "most_rows": None}
 # Parameters that change nothing about the result.
 WITHOUT_EFFECT = {"verbose", "callbacks", "checkpoint_dir", "device", "n_threads"}
 
@@ -39,18 +42,22 @@ class Fit:
 
     ``parameters`` are those that are tried or chosen, and the length if it is not our recipe's; ``setting`` are those
     that the table and its row prescribe; ``row`` is what tables call it, by default the method. ``purpose`` is
-    "result", or "choice" for a fit that only serves to choose a parameter.
+    "result", or "choice" for a fit that only serves to choose a parameter. Without ``n_inducing`` our recipe decides.
+    ``task``, ``inputs`` and ``most_rows`` are those of the benchmark.
     """
 
     data: str
     method: str
     split: int
-    n_inducing: int
+    n_inducing: int | None
     proportions: tuple[float, ...]
     parameters: Mapping[str, Any] = field(default_factory=dict)
     purpose: str = "result"
     setting: Mapping[str, Any] = field(default_factory=dict)
     row: str | None = None
+    task: str = "regression"
+    inputs: str = "standardised"
+    most_rows: int | None = None
 
     @property
     def name(self) -> str:
@@ -60,19 +67,28 @@ class Fit:
     def overrides(self) -> dict[str, Any]:
         """What is told to ``make_gp``; an exact GP has no inducing points."""
         chosen: dict[str, Any] = {"random_state": self.split, "verbose": False, **self.setting, **self.parameters}
-        if "n_inducing" in make_gp(self.method).get_params():
+        if self.n_inducing is not None and "n_inducing" in self._estimator().get_params():
             chosen["n_inducing"] = self.n_inducing
         return chosen
 
+    def estimator(self) -> BaseEstimator:
+        """The model that is fitted."""
+        return self._estimator(**self.overrides())
+
+    def _estimator(self, **overrides: Any) -> BaseEstimator:
+        return make_gp(self.method, recipe="candid", task=self.task, **overrides)
+
     def settings(self) -> dict[str, Any]:
         """All that the result depends on."""
-        parameters = make_gp(self.method).get_params() | self.overrides()
+        parameters = self._estimator().get_params() | self.overrides()
+        protocol = {name: getattr(self, name) for name, usual in PROTOCOL.items() if getattr(self, name) != usual}
         return {
             "recipe_version": RECIPE_VERSION,
             "data": self.data,
             "method": self.method,
             "split": self.split,
             "proportions": list(self.proportions),
+            **protocol,
             "parameters": {name: parameters[name] for name in sorted(parameters.keys() - WITHOUT_EFFECT)},
         }
 
@@ -92,7 +108,7 @@ def key_of(settings: Mapping[str, Any]) -> str:
     Parameters that have the estimator's default do not count, so that an estimator can get new ones without any fit
     having to be done again.
     """
-    defaults = type(make_gp(settings["method"]))().get_params()
+    defaults = type(make_gp(settings["method"], task=settings.get("task", PROTOCOL["task"])))().get_params()
     changed = {
         name: value
         for name, value in settings["parameters"].items()
@@ -105,7 +121,7 @@ def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=repr)
 
 
-def execute(fit: Fit, parts: Parts, keep: Callable[[Predictive], None] = lambda p: None) -> dict[str, Any]:
+def execute(fit: Fit, parts: Parts, keep: Callable[[Any], None] = lambda p: None) -> dict[str, Any]:
     """Train, measure and describe; an error becomes part of the record. ``keep`` hears the predictions of test rows."""
     record: dict[str, Any] = {
         "key": fit.key(),
@@ -123,7 +139,7 @@ def execute(fit: Fit, parts: Parts, keep: Callable[[Predictive], None] = lambda 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         try:
-            record |= _measured(make_gp(fit.method, recipe="candid", **fit.overrides()), parts, keep)
+            record |= _measured(fit.estimator(), parts, keep)
             record["error"] = None
         except Exception as error:
             record["error"] = f"{type(error).__name__}: {error}"
@@ -134,13 +150,13 @@ def execute(fit: Fit, parts: Parts, keep: Callable[[Predictive], None] = lambda 
     return record
 
 
-def _measured(gp: Regressor, parts: Parts, keep: Callable[[Predictive], None]) -> dict[str, Any]:
+def _measured(gp: Any, parts: Parts, keep: Callable[[Any], None]) -> dict[str, Any]:
     start = time.perf_counter()
     gp.fit(parts.x, parts.y)
     seconds = time.perf_counter() - start
     prediction = gp.predict_distribution(parts.x_test)
-    scores = summary(parts.y_test, prediction)
-    scores["validation_nll"] = nll(parts.y_validation, gp.predict_distribution(parts.x_validation))
+    scores = _scores(parts.y_test, prediction)
+    scores["validation_nll"] = _scores(parts.y_validation, gp.predict_distribution(parts.x_validation))["nll"]
     for name, value in scores.items():
         if not math.isfinite(value):
             raise ArithmeticError(f"the metric {name} is {value}")
@@ -156,6 +172,12 @@ def _measured(gp: Regressor, parts: Parts, keep: Callable[[Predictive], None]) -
         "objective_end": history[-1]["loss"] if history else None,
         "jitter": getattr(gp, "jitter_", None),
     }
+
+
+def _scores(y: np.ndarray, prediction: Any) -> dict[str, float]:
+    if isinstance(prediction, PredictiveCategorical):
+        return {"nll": float(-prediction.log_prob(y).mean()), "error": float((prediction.mode != y).mean())}
+    return summary(y, prediction)
 
 
 @torch.no_grad()

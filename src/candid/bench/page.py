@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from candid.bench.comparison import Comparison, compare_with
 from candid.bench.markdown import GOOD, NOTHING, figure, number, table
 from candid.bench.published import PublishedTable, read_published
 from candid.bench.runner import Outcome
-from candid.bench.spec import LENGTHSCALES, METRICS, Budget, Spec
+from candid.bench.spec import LENGTHSCALES, Budget, Spec
 
 __all__ = ["page"]
 
@@ -30,7 +30,7 @@ def page(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outcome]) -> 
     """All tables: one for each metric, then lengthscales, how training went and what was chosen."""
     published = read_published(spec.published)
     parts = [f"# {spec.title}", _introduction(spec, name, budget, outcomes)]
-    for metric, title in METRICS.items():
+    for metric, title in spec.metrics.items():
         comparisons = compare_with(published, outcomes, metric)
         parts += [f"## {title}", _summary(comparisons), _metric_table(comparisons)]
     if any(metric in LENGTHSCALES for metric, _, _ in published):
@@ -48,12 +48,13 @@ def page(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outcome]) -> 
 def _introduction(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outcome]) -> str:
     threads = sorted({entry.record["threads"] for entry in outcomes})
     versions = sorted({f"candid {entry.record['candid']}, torch {entry.record['torch']}" for entry in outcomes})
+    units = " in standardised units" if spec.task == "regression" else ""
     splits = "1 split" if len(budget.splits) == 1 else f"{len(budget.splits)} splits"
     return (
         f"Published: {spec.reference}. {spec.protocol}.\n\n"
         f"Ours: budget {name!r}, {_sizes(budget)}, {splits} ({', '.join(map(str, budget.splits))}), {spec.recipe}; "
         f"{' / '.join(map(str, threads))} threads, {'; '.join(versions)}.\n\n"
-        "Metrics are those of the test rows in standardised units, mean ± standard error over splits, and the smaller "
+        f"Metrics are those of the test rows{units}, mean ± standard error over splits, and the smaller "
         f"the better. {GOOD} marks what is at least as good as published. Seconds are those of one whole fit, the "
         "starting point included."
     )
@@ -61,11 +62,11 @@ def _introduction(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outc
 
 def _sizes(budget: Budget) -> str:
     """The number of inducing points, with the data sets where they differ."""
-    if isinstance(budget.n_inducing, int):
+    if not isinstance(budget.n_inducing, Mapping):
         return budget.size
     groups: dict[int, list[str]] = {}
     for name in budget.data:
-        groups.setdefault(budget.inducing(name), []).append(name)
+        groups.setdefault(budget.n_inducing[name], []).append(name)
     return "M = " + ", ".join(f"{size} ({', '.join(names)})" for size, names in sorted(groups.items()))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -30,11 +31,12 @@ class Plan:
         """Data sets and rows, without those whose methods cannot take so long a table."""
         share = self.spec.proportions[0] / sum(self.spec.proportions)
         names, _ = known_methods(self.spec, self.budget)
+        longest = {name: METHODS[self.spec.row(name).method].most_rows or math.inf for name in names}
         return [
             (data, name)
             for data in self.budget.data
             for name in names
-            if share * n_rows[data] <= (METHODS[self.spec.row(name).method].most_rows or float("inf"))
+            if share * min(n_rows[data], self.budget.most_rows or math.inf) <= longest[name]
         ]
 
     def tries(self, data: str, name: str) -> list[Fit]:
@@ -54,7 +56,7 @@ class Plan:
         return self._fit(data, name, split, self.budget.inducing(data), parameters, "result")
 
     def _fit(
-        self, data: str, name: str, split: int, n_inducing: int, parameters: Mapping[str, Any], purpose: str
+        self, data: str, name: str, split: int, n_inducing: int | None, parameters: Mapping[str, Any], purpose: str
     ) -> Fit:
         row = self.spec.row(name)
         sizes = row.sizes(n_inducing)
@@ -62,12 +64,15 @@ class Plan:
             data=data,
             method=row.method,
             split=split,
-            n_inducing=sizes.pop("n_inducing"),
+            n_inducing=sizes.pop("n_inducing", None),
             proportions=self.spec.proportions,
             parameters=parameters,
             purpose=purpose,
-            setting={**self.spec.parameters, **row.parameters, **sizes},
+            setting={**self.spec.parameters, **self.budget.parameters, **row.parameters, **sizes},
             row=name,
+            task=self.spec.task,
+            inputs=self.spec.inputs,
+            most_rows=self.budget.most_rows,
         )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -11,6 +12,9 @@ from candid.datasets import Dataset, load, train_test_validation_split
 from candid.estimators.scaling import Standardizer
 
 __all__ = ["Parts", "load_data", "make_parts"]
+
+# Of the choice among the rows of a long data set.
+SUBSAMPLING_SEED = 0
 
 
 @dataclass(frozen=True)
@@ -25,8 +29,8 @@ class Parts:
     y_validation: np.ndarray
 
 
-def load_data(names: Sequence[str]) -> dict[str, Dataset]:
-    """Data sets for regression by name.
+def load_data(names: Sequence[str], task: str = "regression") -> dict[str, Dataset]:
+    """Data sets by name, for one task.
 
     All of them are asked for at once, because a long run should not end halfway for want of a file.
     """
@@ -34,7 +38,7 @@ def load_data(names: Sequence[str]) -> dict[str, Dataset]:
     missing: dict[str, str] = {}
     for name in names:
         try:
-            found[name] = load(name)
+            found[name] = DERIVED[name]() if name in DERIVED else load(name)
         except (OSError, ValueError) as error:
             missing[name] = str(error)
     if missing:
@@ -43,15 +47,56 @@ def load_data(names: Sequence[str]) -> dict[str, Dataset]:
             f"{next(iter(missing))}.parquet, or leave it out with --data. {next(iter(missing.values()))}"
         )
     for name, data in found.items():
-        if data.task != "regression" or data.y.ndim > 1:
-            raise ValueError(f"{name} does not have one real target, so it cannot be part of this benchmark")
+        if data.task != task or data.y.ndim > 1:
+            kind = "real target" if task == "regression" else "target with classes"
+            raise ValueError(f"{name} does not have one {kind}, so it cannot be part of this benchmark")
     return found
 
 
-def make_parts(data: Dataset, split: int, proportions: Sequence[float]) -> Parts:
-    """Split the rows and standardise inputs and target."""
-    train, test, validation = train_test_validation_split(len(data.X), split, proportions)
-    ones = np.ones(len(train))
-    inputs, targets = Standardizer.fit(data.X[train], ones), Standardizer.fit(data.y[train, None], ones)
-    x, y = inputs(data.X), targets(data.y[:, None])[:, 0]
+def make_parts(
+    data: Dataset,
+    split: int,
+    proportions: Sequence[float],
+    inputs: str = "standardised",
+    most_rows: int | None = None,
+) -> Parts:
+    """Split the rows, scale the inputs (to mean 0 and variance 1, or to [−1, 1]) and standardise a real target.
+
+    Of more than ``most_rows`` rows, so many are taken at random, the same for every split.
+    """
+    x, y = data.X, data.y
+    if most_rows is not None and most_rows < len(x):
+        some = np.sort(np.random.default_rng(SUBSAMPLING_SEED).choice(len(x), most_rows, replace=False))
+        x, y = x[some], y[some]
+    train, test, validation = train_test_validation_split(len(x), split, proportions)
+    x = (_to_range if inputs == "range" else _standardised)(x, train)
+    if data.task == "regression":
+        y = _standardised(y[:, None], train)[:, 0]
     return Parts(x[train], y[train], x[test], y[test], x[validation], y[validation])
+
+
+def _standardised(values: np.ndarray, train: np.ndarray) -> np.ndarray:
+    return Standardizer.fit(values[train], np.ones(len(train)))(values)
+
+
+def _to_range(values: np.ndarray, train: np.ndarray) -> np.ndarray:
+    low, high = values[train].min(axis=0), values[train].max(axis=0)
+    middle, half = (low + high) / 2, np.where(high > low, (high - low) / 2, 1.0)
+    return (values - middle) / half
+
+
+def _cover(name: str, chosen: tuple[str, ...]) -> Dataset:
+    """Some kinds of forest against all others."""
+    data = load("covtype")
+    assert data.classes is not None
+    numbers = [number for number, label in enumerate(data.classes) if label in chosen]
+    return replace(data, name=name, y=np.isin(data.y, numbers).astype(np.int64), classes=("other", name))
+
+
+#: Data sets that are made of others. In covtype 1 is spruce or fir, 6 Douglas fir, 2 lodgepole pine, 3 ponderosa pine.
+DERIVED: Mapping[str, Callable[[], Dataset]] = MappingProxyType(
+    {
+        "covtype_fir": lambda: _cover("covtype_fir", ("1", "6")),
+        "covtype_pine": lambda: _cover("covtype_pine", ("2", "3")),
+    }
+)

@@ -16,8 +16,8 @@ from candid.datasets import Dataset
 
 __all__ = ["Event", "Outcome", "Runner"]
 
-# Epochs that a fit is taken to need for the estimate of the time that is left, where our recipe decides.
-TYPICAL_EPOCHS = 30
+# Epochs and inducing points of a fit for the estimate of the time that is left, where our recipe decides.
+TYPICAL_EPOCHS, TYPICAL_POINTS = 30, 300
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,9 @@ class Runner:
         if record is None:
             self._say(fit)
             start = time.perf_counter()
-            record = execute(fit, make_parts(self.data[fit.data], fit.split, fit.proportions))
+            data = self.data[fit.data]
+            parts = make_parts(data, fit.split, fit.proportions, fit.inputs, fit.most_rows)
+            record = execute(fit, parts)
             self.results.append(record)
             self._seconds += time.perf_counter() - start
             self._cost_done += self._cost(fit)
@@ -121,7 +123,8 @@ class Runner:
 
     def _cost(self, fit: Fit) -> float:
         """In proportion to the operations of a fit: epochs × rows × M²."""
-        return fit.parameters.get("max_epochs", TYPICAL_EPOCHS) * len(self.data[fit.data].X) * fit.n_inducing**2
+        epochs, n_rows = fit.parameters.get("max_epochs", TYPICAL_EPOCHS), len(self.data[fit.data].X)
+        return epochs * min(n_rows, fit.most_rows or n_rows) * (fit.n_inducing or TYPICAL_POINTS) ** 2
 
     def _say(self, fit: Fit, record: Mapping[str, Any] | None = None, reused: bool = False) -> None:
         left = self._seconds / self._cost_done * self._cost_left if self._cost_done else None

@@ -5,14 +5,15 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
-__all__ = ["LENGTHSCALES", "METRICS", "Budget", "Choice", "Grid", "Row", "Spec", "Sweep", "pick"]
+__all__ = ["CLASS_METRICS", "LENGTHSCALES", "METRICS", "Budget", "Choice", "Grid", "Row", "Spec", "Sweep", "pick"]
 
 Entry = TypeVar("Entry")
 
-#: Metrics of every benchmark, on test rows, in standardised units; the smaller the better.
+#: Metrics of test rows, by task: of regression in standardised units; the smaller the better.
 METRICS = {"nll": "NLL", "rmse": "RMSE", "crps": "CRPS"}
+CLASS_METRICS = {"nll": "NLL", "error": "share of errors"}
 #: Fitted lengthscales in standardised units; nothing to be judged.
 LENGTHSCALES = {"mean_lengthscale": "lengthscale of the mean", "lengthscale": "lengthscale of the covariance"}
 
@@ -47,8 +48,10 @@ class Row:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     shares: Mapping[str, float] = field(default_factory=dict)
 
-    def sizes(self, n_inducing: int) -> dict[str, int]:
-        """The number of inducing points, and of other points that go with it."""
+    def sizes(self, n_inducing: int | None) -> dict[str, int]:
+        """The number of inducing points, and of other points that go with it; none where our recipe decides."""
+        if n_inducing is None:
+            return {}
         shares = {"n_inducing": 1.0, **self.shares}
         return {name: max(1, round(share * n_inducing)) for name, share in shares.items()}
 
@@ -82,17 +85,20 @@ class Sweep:
 class Budget:
     """How much of a benchmark is run.
 
-    ``methods`` are names of rows, ``n_inducing`` is one number or one for each data set. Without a ``choice``, every
-    parameter has the value of the table or of our recipe; ``max_epochs`` is None for as many epochs as our recipe
-    trains.
+    ``methods`` are names of rows, ``n_inducing`` is one number or one for each data set, or None for as many as our
+    recipe has. Without a ``choice``, every parameter has the value of the table or of our recipe; ``max_epochs`` is
+    None for as many epochs as our recipe trains. ``parameters`` are what this budget sets beyond those of the table.
+    Of data sets with more than ``most_rows``, so many are taken at random.
     """
 
     data: tuple[str, ...]
     methods: tuple[str, ...]
     splits: tuple[int, ...]
-    n_inducing: int | Mapping[str, int]
+    n_inducing: int | Mapping[str, int] | None = None
     choice: Choice | None = None
     max_epochs: int | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    most_rows: int | None = None
 
     def narrowed(self, data: Sequence[str] | None, methods: Sequence[str] | None, n_splits: int | None) -> Budget:
         """The same with other data sets, methods or number of splits, where they are given."""
@@ -103,9 +109,9 @@ class Budget:
             splits=self.splits if n_splits is None else tuple(range(n_splits)),
         )
 
-    def inducing(self, data: str) -> int:
+    def inducing(self, data: str) -> int | None:
         """The number of inducing points for a data set."""
-        if isinstance(self.n_inducing, int):
+        if self.n_inducing is None or isinstance(self.n_inducing, int):
             return self.n_inducing
         if data not in self.n_inducing:
             raise ValueError(f"this budget has no number of inducing points for {data}: give one with --inducing")
@@ -113,8 +119,12 @@ class Budget:
 
     @property
     def size(self) -> str:
-        """The number of inducing points in words: one, or several with slashes between them."""
-        return "M = " + " / ".join(map(str, sorted({self.inducing(name) for name in self.data})))
+        """What the budget decides, in words: the number of inducing points (several with slashes between them)."""
+        chosen = [f"{name} = {value}" for name, value in self.parameters.items()]
+        numbers = sorted({number for name in self.data if (number := self.inducing(name)) is not None})
+        points = ["M = " + " / ".join(map(str, numbers))] if numbers else []
+        rows = [] if self.most_rows is None else [f"at most {self.most_rows:,} rows"]
+        return ", ".join([*points, *chosen, *rows])
 
 
 @dataclass(frozen=True)
@@ -140,6 +150,9 @@ class Spec:
         Name → row, for rows that are more than a method of that name.
     sweep : Sweep, optional
         What the table varies, if it is about one parameter.
+    task : {"regression", "classification"}
+    inputs : {"standardised", "range"}
+        Whether inputs are standardised, or scaled to [−1, 1]: to an isotropic kernel that is not the same.
     """
 
     name: str
@@ -153,6 +166,13 @@ class Spec:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     rows: Mapping[str, Row] = field(default_factory=dict)
     sweep: Sweep | None = None
+    task: Literal["regression", "classification"] = "regression"
+    inputs: Literal["standardised", "range"] = "standardised"
+
+    @property
+    def metrics(self) -> Mapping[str, str]:
+        """Name in a record → title, of what is compared."""
+        return METRICS if self.task == "regression" else CLASS_METRICS
 
     @property
     def recipe(self) -> str:
