@@ -27,8 +27,10 @@ def nll(
     In standardised units it is smaller by ``log(scale)``.
     """
     log_density = p.log_prob(targets(y, p))
+    # A density of all outputs of a row together is shared out among them.
+    outputs_together = p.mean.size / max(log_density.size, 1)
     # p(y/s) = s p(y)
-    return -average(log_density, sample_weight) - float(np.mean(np.log(scale_of(scale, p))))
+    return -average(log_density, sample_weight) / outputs_together - float(np.mean(np.log(scale_of(scale, p))))
 
 
 def crps(

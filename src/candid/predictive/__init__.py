@@ -2,8 +2,9 @@
 
 Arrays have shape ``(N,)`` for one output or ``(N, P)`` for several; mixtures carry their sites on one more, last, axis.
 Everything here is numpy in float64. Rows and outputs are described by their marginals; only :class:`JointNormal` knows
-how rows depend on each other. A standard deviation of zero is allowed and means a point mass, which counts half at its
-own position in ``cdf``. Class probabilities have shape ``(N, K)``, with one column for every class.
+how rows depend on each other, and :class:`PredictiveCorrelated` how the outputs of a row do. A standard deviation of
+zero is allowed and means a point mass, which counts half at its own position in ``cdf``. Class probabilities have shape
+``(N, K)``, with one column for every class.
 
 References
 ----------
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from candid.predictive.base import Predictive
 from candid.predictive.classes import PredictiveBernoulli, PredictiveCategorical
+from candid.predictive.correlated import PredictiveCorrelated
 from candid.predictive.joint import JointNormal
 from candid.predictive.mixture import PredictiveMixture
 from candid.predictive.normal import PredictiveNormal
@@ -23,6 +25,7 @@ __all__ = [
     "Predictive",
     "PredictiveBernoulli",
     "PredictiveCategorical",
+    "PredictiveCorrelated",
     "PredictiveMixture",
     "PredictiveNormal",
 ]
