@@ -1,0 +1,63 @@
+"""Functions that Numba compiles: with which options, where machine code is kept, and a fast exponential for vectors.
+
+A change of this file does not reach machine code that is on disk already, but a change of the file that uses it does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, no_type_check
+
+import numpy as np
+from numba import njit, types
+from numba.extending import overload
+
+__all__ = ["compiled", "compiled_sums", "decay", "inlined", "kept_on_disk"]
+
+# Products and sums may become one operation; nothing else is rearranged, and NaN and infinity keep their meaning.
+OPTIONS: dict[str, Any] = {"fastmath": {"contract", "nsz"}, "error_model": "numpy", "nogil": True}
+# Sums over columns may be taken in the order of vectors: the same one at every call.
+SUMS: dict[str, Any] = OPTIONS | {"fastmath": {"contract", "nsz", "reassoc"}}
+INLINED: Any = OPTIONS | {"forceinline": True}
+
+inlined = njit(**INLINED)
+compiled, compiled_sums = njit(**OPTIONS), njit(**SUMS)
+
+
+def kept_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile at the first call, and keep the machine code for later processes where there is a place for it."""
+    try:
+        return njit(cache=True, **OPTIONS)(function)
+    except RuntimeError:
+        return njit(**OPTIONS)(function)
+
+
+def decay(r: float) -> float:
+    """exp(−r) for 0 ≤ r, as long as the result is a normal number."""
+    return math.exp(-r)
+
+
+@overload(decay, jit_options=INLINED)
+@no_type_check
+def _decay(r):
+    # Types, powers of the series, offset and position of a number's exponent, and log 2 in two parts: n times the first
+    # is exact.
+    if r == types.float32:
+        real, whole, last, offset, position, high, low = np.float32, np.int32, 7, 127, 23, 0.693359375, -2.12194440e-4
+    else:
+        real, whole, last, offset, position = np.float64, np.int64, 13, 1023, 52
+        high, low = 0.693145751953125, 1.42860682030941723212e-6
+    series = tuple(1 / math.factorial(power) for power in range(last, -1, -1))
+    inverse = 1 / math.log(2)
+
+    def decay_of(r):
+        # exp(−r) = 2⁻ⁿ exp(f) with n = round(r / log 2) and |f| ≤ ½ log 2
+        n = math.floor(real(inverse) * r + real(0.5))
+        f = (real(high) * n - r) + real(low) * n
+        p = real(0)
+        for coefficient in series:
+            p = p * f + real(coefficient)
+        return p * whole((offset - whole(n)) << position).view(real)
+
+    return decay_of
