@@ -1,0 +1,127 @@
+"""Models side by side, as a sampler moves them, and samples of a model as the components of its prediction."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from candid.families.base import Family
+from candid.families.means import Mean
+from candid.families.mixture_predictor import MixturePredictor
+from candid.kernels import Kernel
+from candid.marginal import Batch, Evaluation, JointPrior, LowRankPrior, Marginal
+
+__all__ = ["Posterior"]
+
+AnyFamily = TypeVar("AnyFamily", bound=Family)
+
+
+class Posterior(Family):
+    """Chains of a family: ``inner`` with a leading dimension in all of its tensors.
+
+    Once samples of its parameters have been collected, predictions are mixtures over them.
+
+    Parameters
+    ----------
+    inner : Family
+        A single model, all of whose parts may have leading dimensions. It becomes the chains, which start alike.
+    n_chains : int
+    """
+
+    def __init__(self, inner: Family, n_chains: int) -> None:
+        super().__init__()
+        _change_tensors(inner, lambda _, tensor: tensor.expand(n_chains, *tensor.shape), n_chains)
+        self.inner, self._n_chains = inner, n_chains
+        self._draws: dict[str, Tensor] = {}
+
+    @property
+    def n_chains(self) -> int:
+        return self._n_chains
+
+    @property
+    def kernel(self) -> Kernel:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """That of one model, whose hyper-parameters are in the middle of the samples: the mean of their raw values."""
+        return self.middle().kernel
+
+    @property
+    def mean(self) -> Mean:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.middle().mean
+
+    @property
+    def jitter(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return self.inner.jitter
+
+    @property
+    def batchwise(self) -> bool:
+        return self.inner.batchwise
+
+    def evaluate(self, batch: Batch) -> Evaluation:
+        return self.inner.evaluate(batch)
+
+    def groups(self, batch: Batch) -> Batch:
+        return self.inner.groups(batch)
+
+    def prior(self, batch: Batch) -> JointPrior | LowRankPrior | Marginal:
+        return self.inner.prior(batch)
+
+    def refresh(self, step: int) -> None:
+        self.inner.refresh(step)
+
+    def weight_parameters(self) -> list[nn.Parameter]:
+        return self.inner.weight_parameters()
+
+    def point_parameters(self) -> list[nn.Parameter]:
+        return self.inner.point_parameters()
+
+    def keep(self, draws: Mapping[str, Tensor]) -> None:
+        prefix = "inner."
+        self._draws = {name.removeprefix(prefix): draw for name, draw in draws.items() if name.startswith(prefix)}
+
+    @torch.no_grad()
+    def predictor(self) -> MixturePredictor:
+        return MixturePredictor(self._samples().predictor())
+
+    @torch.no_grad()
+    def draft_predictor(self) -> MixturePredictor:
+        return MixturePredictor(self._samples().draft_predictor())
+
+    def _samples(self) -> Family:
+        """All draws of all chains (before there are any, the chains as they are) as models side by side."""
+        n_draws = len(next(iter(self._draws.values()))) if self._draws else 1
+
+        def together(name: str, tensor: Tensor) -> Tensor:
+            drawn = self._draws.get(name, tensor.expand(n_draws, *tensor.shape))
+            # A draw is of all chains at once.
+            return drawn.flatten(0, 1)
+
+        return _change_tensors(copy.deepcopy(self.inner), together, n_draws * self.n_chains)
+
+    @torch.no_grad()
+    def middle(self) -> Family:
+        """One model, at the averages over draws and chains."""
+
+        def average(name: str, tensor: Tensor) -> Tensor:
+            return self._draws.get(name, tensor.unsqueeze(0)).mean((0, 1))
+
+        return _change_tensors(copy.deepcopy(self.inner), average, None)
+
+
+@torch.no_grad()
+def _change_tensors(family: AnyFamily, change: Callable[[str, Tensor], Tensor], n_models: int | None) -> AnyFamily:
+    """Replace all tensors of a family, in place, by ones with another leading dimension (None: with none)."""
+    for path, part in family.named_modules():
+        prefix = f"{path}." if path else ""
+        for name, parameter in part._parameters.items():
+            if parameter is not None:
+                changed = change(prefix + name, parameter.detach()).clone()
+                part._parameters[name] = nn.Parameter(changed, requires_grad=parameter.requires_grad)
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                part._buffers[name] = change(prefix + name, buffer).clone()
+        if isinstance(part, Mean):
+            part.batch_shape = () if n_models is None else (n_models,)
+    return family

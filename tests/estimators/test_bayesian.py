@@ -1,0 +1,243 @@
+"""GPs whose parameters are sampled, through the estimator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+import candid
+from candid import BayesianGPRegressor, ExactGPRegressor, make_gp
+from candid.estimators.chains import chains_for
+from candid.priors import LogNormal
+
+SHORT = {"n_inducing": 8, "max_epochs": 10, "burn_in": 30, "n_samples": 6, "thin": 3, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 2)) * [1.0, 20.0] + [0.0, 100.0]
+    return X, 10 * np.sin(1.5 * X[:, 0]) + rng.normal(size=60) + 40
+
+
+@pytest.fixture(scope="module")
+def gp(table):
+    """Everything is sampled, by two chains."""
+    return BayesianGPRegressor(sample=("u", "theta", "z", "noise"), n_chains=2, **SHORT).fit(*table)
+
+
+def test_predictions_are_mixtures_over_the_samples_of_all_chains(gp, table):
+    X, y = table
+    p = gp.predict_distribution(X)
+    assert p.means.shape == (60, 12)
+    mean, std = gp.predict(X, return_std=True)
+    np.testing.assert_allclose(mean, p.mean)
+    np.testing.assert_allclose(std, p.std)
+    by_hand = stats.norm.pdf(y[:, None], p.means, np.hypot(p.latent_stds, p.noise_stds)).mean(1)
+    np.testing.assert_allclose(p.log_prob(y), np.log(by_hand))
+    _, covariance = gp.predict(X[:4], return_cov=True)
+    np.testing.assert_allclose(np.sqrt(np.diag(covariance)), std[:4])
+    assert np.sqrt(np.mean((mean - y) ** 2)) < 2.5
+
+
+def test_joint_draws_come_from_one_sample_each(gp, table):
+    X, _ = table
+    draws = gp.sample_y(X[:3], 4000, random_state=1)
+    p = gp.predict_distribution(X[:3])
+    assert (np.abs(draws.mean(1) - p.mean) < 5 * p.std / np.sqrt(4000)).all()
+    np.testing.assert_allclose(draws.std(1), p.std, rtol=0.06)
+
+
+def test_samples(gp, table):
+    shapes = {name: draws.shape for name, draws in gp.samples_.items()}
+    assert shapes == {
+        "z": (2, 6, 1, 8, 2),
+        "lengthscale": (2, 6, 1, 1, 2),
+        "amplitude": (2, 6, 1),
+        "constant": (2, 6, 1),
+        "u": (2, 6, 1, 8),
+        "noise": (2, 6, 1, 1),
+    }
+    assert all(len(np.unique(draws)) == draws.size for draws in gp.samples_.values())
+    # In units of y, noise is a standard deviation.
+    scale = table[1].std()
+    assert gp.noise_ == pytest.approx(scale * np.sqrt(gp.samples_["noise"].mean()), rel=1e-5)
+    lengthscale = gp.kernel_.base.lengthscale.value.detach().numpy().ravel() / table[0].std(0)
+    middle = np.exp(np.log(gp.samples_["lengthscale"]).mean((0, 1))).ravel()
+    np.testing.assert_allclose(lengthscale, middle, rtol=1e-4)
+
+
+def test_diagnostics(gp):
+    az = pytest.importorskip("arviz")
+    found = gp.diagnostics_
+    assert found.keys() == gp.samples_.keys()
+    noise = gp.samples_["noise"][..., 0, 0]
+    assert found["noise"]["ess"] == pytest.approx(float(az.ess(noise)))
+    assert found["noise"]["rhat"] == pytest.approx(float(az.rhat(noise)))
+    entries = gp.samples_["lengthscale"].reshape(2, 6, 2)
+    assert found["lengthscale"]["rhat"] == pytest.approx(max(float(az.rhat(entries[..., d])) for d in range(2)))
+
+
+def test_diagnostics_of_one_chain(table):
+    pytest.importorskip("arviz")
+    gp = BayesianGPRegressor(sample=("u",), **{**SHORT, "n_samples": 12}).fit(*table)
+    assert np.isfinite(gp.diagnostics_["u"]["rhat"])
+
+
+def test_inference_data(gp, table):
+    pytest.importorskip("arviz")
+    posterior = gp.to_inference_data(table[0][:3]).posterior
+    np.testing.assert_array_equal(posterior["u"], gp.samples_["u"])
+    means = gp.predict_distribution(table[0][:3]).means
+    assert posterior["f"].shape == (2, 6, 3)
+    # Sites are draws of all chains, one draw after the other.
+    np.testing.assert_allclose(posterior["f"].values, means.T.reshape(6, 2, 3).swapaxes(0, 1))
+
+
+def test_files(gp, table, tmp_path):
+    X, _ = table
+    gp.save(tmp_path / "model")
+    loaded = candid.load(tmp_path / "model")
+    assert np.array_equal(loaded.predict_distribution(X).means, gp.predict_distribution(X).means)
+    assert loaded.noise_ == gp.noise_
+    with pytest.raises(AttributeError, match="has no samples of parameters"):
+        loaded.to_inference_data()
+
+
+def test_only_what_was_asked_for_is_sampled(table):
+    gp = BayesianGPRegressor(sample=("u",), n_chains=2, **SHORT).fit(*table)
+    assert gp.samples_.keys() == {"u"}
+    assert gp._fitted.problem.prior is None
+    assert gp.predict_distribution(table[0]).noise_stds.std() == pytest.approx(0, abs=1e-12)
+    with_z = BayesianGPRegressor(sample=("u", "z"), inducing_prior="strauss", **SHORT).fit(*table)
+    assert with_z.samples_.keys() == {"u", "z"}
+    assert len(with_z._fitted.problem.prior.places) == 1
+
+
+def test_given_priors_stay(table):
+    priors = {"lengthscale": LogNormal(5.0, 1e-4), "amplitude": LogNormal(2.0, 1e-4)}
+    kernel = 2.0 * candid.kernels.RBF(5.0)
+    gp = BayesianGPRegressor(priors=priors, sample=("u", "theta"), init="kmeans", kernel=kernel, **SHORT).fit(*table)
+    np.testing.assert_allclose(gp.samples_["lengthscale"], 5.0, rtol=0.05)
+    np.testing.assert_allclose(gp.samples_["amplitude"], 2.0, rtol=0.05)
+
+
+@pytest.mark.parametrize(("objective", "same_as"), [("fitc", "ppgpr-delta"), ("vfe", "map")])
+def test_data_terms_of_other_methods(objective, same_as, table):
+    """The log of the expectation is ppgpr-delta's data term, the expectation of the log is map's."""
+    gp = BayesianGPRegressor(objective=objective, **SHORT).fit(*table)
+    other = make_gp(same_as, n_inducing=8, max_epochs=1, random_state=0).fit(*table)._fitted.problem
+    problem = gp._fitted.problem.middle()
+    other.family.load_state_dict(problem.family.state_dict())
+    other.likelihood.load_state_dict(problem.likelihood.state_dict())
+    x = torch.from_numpy(gp._fitted.inputs(table[0])).float()
+    y = torch.from_numpy(gp._fitted.targets(table[1][:, None])).float()
+    batch = candid.engines.Rows(x, y, torch.ones(60)).whole()
+    torch.testing.assert_close(problem._data_term(batch)[0], other._data_term(batch)[0])
+    torch.testing.assert_close(problem._data_term(batch)[1]["kl"], other._data_term(batch)[1]["kl"])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sampler": "hmc"},
+        {"sample": ("u",), "optimizer": "window"},
+        {"objective": "vfe", "sample": ("u", "theta")},
+        {"inducing_prior": "determinantal"},
+        {"inducing_prior": "uniform", "n_chains": 3},
+        {"init": "kmeans", "mean": "linear", "kernel": "rbf + linear"},
+        {"validation_fraction": 0.2, "patience": 2},
+        {"alpha": 1.0, "sample": ("u", "noise")},
+        {"dtype": "float64", "batch_size": 16},
+    ],
+)
+def test_variants(options, table):
+    gp = BayesianGPRegressor(**{**SHORT, **options}).fit(*table)
+    p = gp.predict_distribution(table[0])
+    assert np.isfinite(p.log_prob(table[1])).all()
+    again = BayesianGPRegressor(**{**SHORT, **options}).fit(*table)
+    assert np.array_equal(again.predict_distribution(table[0]).means, p.means)
+
+
+def test_two_targets_and_more_rows(table):
+    X, y = table
+    gp = BayesianGPRegressor(sample=("u", "theta", "z", "noise"), **SHORT).fit(X[:40], np.column_stack([y, -y])[:40])
+    assert gp.predict_distribution(X).means.shape == (60, 2, 6)
+    before = gp.predict(X)
+    gp.partial_fit(X[40:], np.column_stack([y, -y])[40:])
+    assert not np.array_equal(gp.predict(X), before)
+    assert gp.noise_.shape == (2,)
+
+
+def test_more_rows_of_known_noise(table):
+    X, y = table
+    gp = BayesianGPRegressor(alpha=1.0, **SHORT).fit(X[:40], y[:40]).partial_fit(X[40:], y[40:])
+    assert gp.noise_ == pytest.approx(1.0)
+
+
+def test_a_fit_that_was_killed_goes_on_bit_for_bit(table, tmp_path, monkeypatch):
+    monkeypatch.setattr("candid.engines.checkpoint.SHARE_OF_TIME", 1e9)
+    options = {**SHORT, "sample": ("u", "theta", "z", "noise"), "n_chains": 2}
+
+    class Stop(Exception): ...
+
+    def stop(record) -> None:
+        if record.get("samples", 0) >= 3:
+            raise Stop
+
+    broken = BayesianGPRegressor(checkpoint_dir=str(tmp_path), callbacks=(stop,), **options)
+    with pytest.raises(Stop):
+        broken.fit(*table)
+    assert len(list(tmp_path.iterdir())) == 1
+    resumed = BayesianGPRegressor(checkpoint_dir=str(tmp_path), **options).fit(*table)
+    whole = BayesianGPRegressor(**options).fit(*table)
+    for name, draws in whole.samples_.items():
+        assert np.array_equal(draws, resumed.samples_[name]), name
+    assert not list(tmp_path.iterdir())
+
+
+def test_inducing_points_that_are_given(table):
+    X, y = table
+    gp = BayesianGPRegressor(**{**SHORT, "init": X[:5]}).fit(X, y)
+    assert gp.samples_["z"].shape[-2:] == (5, 2)
+    with pytest.raises(ValueError, match=r"init must have shape \(M, 2\)"):
+        BayesianGPRegressor(init=X[:5, :1]).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"sample": ()}, "sample must name some of noise, theta, u, z"),
+        ({"sample": ("u", "v")}, "sample must name some of"),
+        ({"objective": "elbo"}, "objective must be one of fitc, vfe"),
+        ({"hidden_widths": (3,)}, "one layer"),
+        ({"optimizer": "window"}, "with sample=\\('u',\\)"),
+    ],
+)
+def test_mistakes(options, message, table):
+    with pytest.raises(ValueError, match=message):
+        BayesianGPRegressor(**options).fit(*table)
+
+
+def test_lengths_grow_with_the_table():
+    short, long = chains_for(50, 1000, warm=True), chains_for(10**6, 1000, warm=True)
+    assert (short.n_samples, short.step_size) == (64, 0.05)
+    assert (long.n_samples, long.thin, long.burn_in, long.epochs) == (256, 32, 2000, 0)
+    assert long.step_size == 0.01
+    assert chains_for(5000, 1000, warm=True).step_size == pytest.approx(0.03)
+    middle = chains_for(1000, 1000, warm=False)
+    assert short.n_samples < middle.n_samples < long.n_samples
+    assert middle.epochs == 1000
+
+
+def test_as_good_as_an_exact_gp_with_optimised_hyperparameters(table):
+    """With as many inducing points as rows, on new rows."""
+    rng = np.random.default_rng(8)
+    X = rng.normal(size=(200, 2)) * [1.0, 20.0] + [0.0, 100.0]
+    y = 10 * np.sin(1.5 * X[:, 0]) + rng.normal(size=200) + 40
+    gp = BayesianGPRegressor(sample=("u", "theta", "noise"), n_inducing=60, random_state=0).fit(*table)
+    exact = ExactGPRegressor().fit(*table)
+    nll, reference = (-model.predict_distribution(X).log_prob(y).mean() for model in (gp, exact))
+    assert nll < reference + 0.1
