@@ -1,0 +1,81 @@
+"""Regression from nearest neighbours with Student's t noise."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from candid import NeighborGPRegressor, load
+from candid.predictive import PredictiveStudentT
+
+quick = partial(NeighborGPRegressor, likelihood="student-t", n_neighbors=20, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def table():
+    """200 rows, each tenth of them an outlier, and the function without noise."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 2))
+    f = 30 * np.sin(2 * X[:, 0]) + 15 * X[:, 1] + 100
+    y = f + 3 * rng.normal(size=200)
+    y[::10] += 120 * rng.choice([-1, 1], 20)
+    return X, y, f
+
+
+@pytest.fixture(scope="module")
+def fitted(table):
+    X, y, _ = table
+    return quick().fit(X[:150], y[:150])
+
+
+def error(gp, X, f) -> float:
+    return float(np.sqrt(np.mean((gp.predict(X) - f) ** 2)))
+
+
+def nll(gp, X, y) -> float:
+    return float(-gp.predict_distribution(X).log_prob(y).mean())
+
+
+def test_outliers_do_not_mislead(fitted, table):
+    X, y, f = table
+    normal = quick(likelihood="gaussian").fit(X[:150], y[:150])
+    assert isinstance(fitted.predict_distribution(X), PredictiveStudentT)
+    assert error(fitted, X[150:], f[150:]) < 0.8 * error(normal, X[150:], f[150:])
+    assert nll(fitted, X[150:], y[150:]) < nll(normal, X[150:], y[150:]) - 0.3
+
+
+def test_outliers_are_found(fitted, table):
+    """Their precision is the least; rows of a table are sorted."""
+    X, y, f = table
+    order = np.lexsort((y[:150], X[:150, 1], X[:150, 0]))
+    precision = 1 / fitted._inner.noise.numpy().squeeze(-1)
+    outlying = (np.abs(y - f) > 60)[:150][order]
+    assert np.median(precision[outlying]) < 0.8 * np.median(precision[~outlying])
+
+
+def test_given_degrees_of_freedom_stay(table):
+    X, y, _ = table
+    gp = quick(freedom=3.0, max_epochs=2).fit(X, y)
+    assert float(gp._fitted.problem.likelihood.freedom.value) == pytest.approx(3.0, rel=1e-6)
+
+
+def test_more_rows_and_files(tmp_path, table):
+    X, y, f = table
+    gp = quick(max_epochs=20).fit(X[:60], y[:60])
+    before = error(gp, X[150:], f[150:])
+    gp.partial_fit(X[60:150], y[60:150])
+    assert error(gp, X[150:], f[150:]) < before
+    gp.save(tmp_path / "model.candid")
+    np.testing.assert_array_equal(load(tmp_path / "model.candid").predict(X), gp.predict(X))
+
+
+def test_what_does_not_go_together_is_said(table):
+    X, y, _ = table
+    with pytest.raises(ValueError, match="alpha is a variance of normal noise"):
+        quick(alpha=0.1).fit(X, y)
+    with pytest.raises(ValueError, match="no objective 'chain_rule' for a 'student-t' likelihood"):
+        quick(objective="vecchia").fit(X, y)
+    with pytest.raises(ValueError, match="for a 'negative-binomial' likelihood; use likelihood='gaussian'"):
+        quick(likelihood="negative-binomial").fit(X, y)
