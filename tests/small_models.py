@@ -9,27 +9,38 @@ from torch import Tensor
 
 from candid.engines import Problem, Rows
 from candid.families import (
+    SWSGP,
     Conditional,
     Decoupled,
     Dropout,
     Exact,
+    FixedSites,
     Inducing,
+    Layers,
+    LearnedSites,
+    MonteCarlo,
     Neighbours,
     Orthogonal,
+    Posterior,
+    Rule,
     Sparse,
     Vecchia,
+    Wiring,
     decoupled_kernel,
     make_mean,
 )
 from candid.kernels import Kernel, make_kernel, make_network
-from candid.likelihoods import Gaussian
+from candid.likelihoods import Bernoulli, Gaussian, OneAgainstAll, make_sites
 from candid.parameters import hyperparameters
 from candid.weights import WEIGHTS
 
 __all__ = [
+    "chained",
     "conditional_problem",
     "decoupled_problem",
     "exact_problem",
+    "label_problem",
+    "layers_problem",
     "neighbour_problem",
     "network_problem",
     "orthogonal_problem",
@@ -37,6 +48,7 @@ __all__ = [
     "randomise",
     "separated_points",
     "sparse_problem",
+    "swsgp_problem",
 ]
 
 
@@ -50,6 +62,14 @@ def random_rows(
     y = torch.stack([torch.sin(1.5 * x[:, 0] + k) + 0.3 * x[:, -1] for k in range(n_outputs)], dim=1) + 0.2 * noise
     weight = torch.randint(1, 5, (n_rows,), generator=generator).double() if weighted else torch.ones(n_rows).double()
     return Rows(x, y, weight)
+
+
+def chained(problem: Problem, n_chains: int) -> Problem:
+    """Several chains of a problem, which start alike; its family becomes theirs."""
+    family = Posterior(problem.family, n_chains)
+    if problem.prior is not None:
+        problem.prior.chains = (n_chains,)
+    return Problem(family, problem.likelihood, problem.objective, problem.coefficients, problem.prior)
 
 
 def separated_points(n_points: int, n_features: int, n_outputs: int, generator: torch.Generator) -> Tensor:
@@ -192,6 +212,27 @@ def exact_problem(
     return problem
 
 
+def label_problem(rows: Rows, n_classes: int = 2, k: int | None = None, seed: int = 1) -> Problem:
+    """Neighbours whose labels have auxiliary variables, at random parameters; by default they are all other rows."""
+    likelihood = Bernoulli() if n_classes == 2 else OneAgainstAll(n_classes)
+    n_features, n_latents = rows.x.shape[1], 1 if n_classes == 2 else n_classes
+    family = Neighbours(
+        make_kernel("matern52", n_features, batch_shape=(n_latents,)),
+        make_mean("zero", n_features, n_latents),
+        rows.x,
+        make_sites(likelihood, rows.y, rows.weight, seed),
+        rows.weight,
+        n_neighbours=len(rows.x) - 1 if k is None else k,
+        refresh_every=2,
+    )
+    problem = Problem(family, likelihood, "predictive").double()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in problem.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, dtype=torch.float64, generator=generator))
+    return problem
+
+
 def neighbour_problem(
     rows: Rows,
     k: int = 6,
@@ -224,6 +265,28 @@ def neighbour_problem(
     return problem
 
 
+def swsgp_problem(
+    rows: Rows,
+    k: int,
+    n_points: int = 9,
+    mean: str = "constant",
+    seed: int = 0,
+    points: Tensor | None = None,
+    **options,
+) -> Problem:
+    """Points of which each row sees k, at random parameters, in float64."""
+    generator = torch.Generator().manual_seed(5000 + seed)
+    n_features, n_outputs = rows.x.shape[1], rows.y.shape[1]
+    if points is None:
+        (points,) = separated_points(n_points, n_features, 1, generator)
+    kernel = make_kernel("matern52", n_features, batch_shape=(n_outputs,))
+    family = SWSGP(kernel, make_mean(mean, n_features, n_outputs), points, k, **options)
+    problem = Problem(family, Gaussian(0.1, n_outputs), "elbo").double()
+    randomise(problem, generator)
+    family.refresh(0)
+    return problem
+
+
 def network_problem(
     rows: Rows, features=(6, 4), dropout: float = 0.3, n_passes: int = 5, known: Tensor | None = None, seed: int = 0
 ) -> Problem:
@@ -235,4 +298,42 @@ def network_problem(
     with torch.no_grad():
         for parameter in problem.parameters():
             parameter.add_(0.3 * torch.randn(parameter.shape, dtype=torch.float64, generator=generator))
+    return problem
+
+
+def layers_problem(
+    rows: Rows,
+    widths: tuple[int, ...] = (2,),
+    rule: Rule | None = None,
+    weights: str = "diagonal",
+    objective: str = "predictive",
+    n_points: int = 6,
+    beta: float = 0.3,
+    topology: str = "chain",
+    skip: bool = False,
+    jitter: float = 0.0,
+    n_draws: int | None = None,
+    seed: int = 0,
+) -> Problem:
+    """A deep GP at random parameters, in float64; its sites are four learned ones, or follow a rule, or are drawn."""
+    generator = torch.Generator().manual_seed(5000 + seed)
+    n_features, n_outputs, wiring = rows.x.shape[1], rows.y.shape[1], Wiring(len(widths) + 1, topology, skip)
+    layers = []
+    for layer, n_gps in enumerate([*widths, n_outputs]):
+        n_kernel, n_mean = wiring.widths(layer, n_features, widths)
+        layers.append(
+            Inducing(
+                make_kernel("matern52", n_kernel, batch_shape=(n_gps,)),
+                make_mean("linear" if layer < len(widths) else "constant", n_mean, n_gps),
+                separated_points(n_points, n_kernel, n_gps, generator),
+                WEIGHTS[weights](n_points, (n_gps,)),
+                jitter,
+            )
+        )
+    if n_draws is not None:
+        rule = MonteCarlo(n_draws, widths, seed=seed)
+    rule = rule or (LearnedSites(4, widths, seed, scale=1.0) if widths else FixedSites((), torch.zeros(1, 1), False))
+    family = Layers(layers, rule, wiring)
+    problem = Problem(family, Gaussian(0.1, n_outputs), objective, {"kl": beta}).double()
+    randomise(problem, generator)
     return problem

@@ -9,7 +9,18 @@ import pytest
 from sklearn.base import clone
 
 import candid
-from candid import ExactGPRegressor, NeighborGPRegressor, NetworkRegressor, SparseGPRegressor, make_gp
+from candid import (
+    BayesianGPRegressor,
+    DeepGPRegressor,
+    ExactGPRegressor,
+    NeighborGPClassifier,
+    NeighborGPRegressor,
+    NetworkRegressor,
+    SparseGPClassifier,
+    SparseGPRegressor,
+    make_gp,
+)
+from candid.families import Embedded, Posterior
 from candid.methods import METHODS, Composition, check_compatible, compatible, find_method, methods
 from candid.objectives import EVIDENCES, ROW_OBJECTIVES
 
@@ -36,6 +47,26 @@ NETWORKS = {f"{plain}-{suffix}": decouple for suffix, decouple in DEEP.items() f
 NETWORKS |= {"nnsvgp": "mean", "nnppgpr": "mean"}
 # Those of nearest neighbours, and their objectives.
 NEIGHBOURS = {"loo-k": "loo", "mll-k": "mll", "vecchia": "vecchia"}
+# Others that see their neighbourhood only.
+LOCAL = ("loo-k-dkl", "swsgp", "alc")
+# Deep GPs: objective, covariance of q(u), number of sites, and the weight of the penalty in the published protocol.
+LAYERS = {
+    "dgp": ("elbo", "full", 10, 1.0),
+    "gamma-dgp": ("robust", "full", 10, 1.0),
+    "bpdgp": ("predictive", "full", 32, 0.2),
+    "dspp-qr1": ("predictive", "diagonal", 3, 0.05),
+    "dspp-qr2": ("predictive", "diagonal", 3, 0.05),
+    "dspp-qr3": ("predictive", "diagonal", 10, 0.05),
+    "dspp-gh": ("predictive", "diagonal", 3, 0.05),
+    "nn-dgp": ("elbo", "full", 10, 1.0),
+    "nn-dspp": ("predictive", "diagonal", 10, 0.2),
+}
+# Those that are sampled: objective, and what is sampled.
+SAMPLED = {
+    "bsgp": ("fitc", ("u", "theta", "z")),
+    "sghmc-gp": ("fitc", ("u",)),
+    "mcmc-svgp": ("vfe", ("u", "theta", "noise")),
+}
 # Families that the table knows by another name than that of their class.
 FAMILIES = {"Dropout": "network"}
 
@@ -51,7 +82,19 @@ def test_the_public_table_is_the_table():
     rows = candid.methods()
     assert rows == methods() == tuple(METHODS.values())
     assert [row.name for row in rows] == list(METHODS)
-    assert {"exact", *COLLAPSED, *PUBLISHED, *CONDITIONAL, *NETWORKS, *NEIGHBOURS, "mc-dropout"} == set(METHODS)
+    assert {
+        "exact",
+        *COLLAPSED,
+        *PUBLISHED,
+        *CONDITIONAL,
+        *NETWORKS,
+        *NEIGHBOURS,
+        *LOCAL,
+        *LAYERS,
+        *SAMPLED,
+        "mc-dropout",
+        "pgvi",
+    } == set(METHODS)
 
 
 def test_the_table_prints_one_line_for_each_method():
@@ -70,10 +113,11 @@ def test_every_row_is_complete_and_consistent(row):
     assert row.summary
     assert row.cost
     assert "(20" in row.paper
-    assert row.tasks == ("regression",)
+    assert row.tasks in (("regression",), ("regression", "classification"), ("classification",))
     assert row.made_of.objective in ROW_OBJECTIVES or row.made_of.objective in EVIDENCES
-    assert compatible(row.made_of.family, row.made_of.objective, "gaussian")
-    assert set(row.made_of.steppers) <= {"all", "weights", "points", "network", "rest"}
+    likelihoods = {"regression": "gaussian", "classification": "bernoulli"}
+    assert all(compatible(row.made_of.family, row.made_of.objective, likelihoods[task]) for task in row.tasks)
+    assert set(row.made_of.steppers) <= {"all", "weights", "points", "sites", "network", "likelihood", "rest"}
 
 
 def by_adam(made_of: Composition) -> Composition:
@@ -83,11 +127,15 @@ def by_adam(made_of: Composition) -> Composition:
 
 
 @pytest.mark.parametrize("recipe", ["candid", "paper"])
-@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("name", [name for name, row in METHODS.items() if "regression" in row.tasks])
 def test_every_row_makes_an_estimator_that_fits(name, recipe, table):
     X, y = table
     few = {"max_epochs": 3}
-    short = {"exact": {}, **dict.fromkeys([*NEIGHBOURS, "mc-dropout"], few)}.get(name, {"n_inducing": 10, **few})
+    short = {"exact": {}, **dict.fromkeys([*NEIGHBOURS, *LOCAL, "mc-dropout"], few)}.get(
+        name, {"n_inducing": 10, **few}
+    )
+    if name in SAMPLED:
+        short |= {"burn_in": 5, "n_samples": 3, "thin": 2}
     gp = make_gp(name, recipe=recipe, task="regression", random_state=0, **short)
     row = find_method(name)
     assert type(gp).__name__ == row.estimator
@@ -98,9 +146,37 @@ def test_every_row_makes_an_estimator_that_fits(name, recipe, table):
     assert (std > 0).all()
     problem = gp._fitted.problem
     assert problem.objective == row.made_of.objective
-    assert FAMILIES.get(type(problem.family).__name__, type(problem.family).__name__.lower()) == row.made_of.family
+    # A network may be in front of it, or it may be several chains.
+    family = problem.family.inner if isinstance(problem.family, (Embedded, Posterior)) else problem.family
+    assert FAMILIES.get(type(family).__name__, type(family).__name__.lower()) == row.made_of.family
     if row.made_of.weights is not None:
-        assert type(problem.family.weights).__name__.lower() == row.made_of.weights
+        assert type(family.weights).__name__.lower() == row.made_of.weights
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, row in METHODS.items() if "SparseGPClassifier" in (row.classifier, row.estimator)]
+)
+def test_rows_for_classification_make_a_classifier(name, table):
+    X, y = table
+    row = find_method(name)
+    for recipe in ("candid", "paper"):
+        few = {} if name in (*NEIGHBOURS, *LOCAL) else {"n_inducing": 8}
+        gp = make_gp(name, recipe=recipe, task="classification", random_state=0, max_epochs=1, **few)
+        assert isinstance(gp, SparseGPClassifier if few else NeighborGPClassifier)
+        # The published method moves q(u) along natural gradients, too.
+        as_published = row.made_of if name == "pgvi" else by_adam(row.made_of)
+        assert gp._composition() == (row.made_of if recipe == "candid" else as_published)
+    if not any(part in name for part in ("dkl", "nn")):
+        probabilities = gp.fit(X, np.where(y > 0, "high", "low")).predict_proba(X)
+        np.testing.assert_allclose(probabilities.sum(1), 1.0)
+        assert type(gp._fitted.problem.likelihood).__name__ == "Bernoulli"
+
+
+def test_a_method_for_one_task_needs_not_say_which():
+    assert isinstance(make_gp("pgvi"), SparseGPClassifier)
+    assert isinstance(make_gp("svgp"), SparseGPRegressor)
+    with pytest.raises(ValueError, match="pgvi is for classification, not for 'regression'"):
+        make_gp("pgvi", task="regression")
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -143,6 +219,56 @@ def test_the_published_protocol_of_neighbours(name):
     assert (gp.kernel, gp.ard, gp.mean) == ("matern52", True, "constant")
     assert (gp.batch_size, gp.lr, gp.schedule) == (128, 0.03, "quarters")
     assert make_gp(name).get_params() == NeighborGPRegressor(objective=NEIGHBOURS[name]).get_params()
+
+
+def test_the_published_protocol_of_neighbours_for_classes():
+    gp = make_gp("loo-k", recipe="paper", task="classification")
+    assert (gp.objective, gp.n_neighbors, gp.init, gp.kernel, gp.ard) == ("loo", "auto", "cold", "matern52", True)
+    assert (gp.mean, gp.batch_size, gp.lr, gp.schedule) == ("zero", 128, 0.03, "quarters")
+    assert make_gp("loo-k", task="classification").get_params() == NeighborGPClassifier().get_params()
+
+
+def test_other_neighbours():
+    deep = make_gp("loo-k-dkl")
+    assert (deep.objective, deep.features, deep.validation_fraction, deep.patience) == ("loo", "dc", 0.1, 100)
+    points, published = make_gp("swsgp"), make_gp("swsgp", recipe="paper")
+    assert points.get_params() == NeighborGPRegressor(objective="swsgp").get_params()
+    assert (published.n_inducing, published.beta, published.init, published.n_neighbors) == (
+        10_000,
+        1.0,
+        "cold",
+        "auto",
+    )
+    designs, published = make_gp("alc"), make_gp("alc", recipe="paper")
+    assert designs.get_params() == NeighborGPRegressor(objective="alc").get_params()
+    assert (published.kernel, published.mean, published.n_neighbors, published.init) == ("rbf", "zero", 64, "cold")
+    assert not find_method("alc").made_of.steppers
+
+
+@pytest.mark.parametrize("name", LAYERS)
+def test_the_published_protocol_of_deep_gps(name):
+    gp = make_gp(name, recipe="paper")
+    assert isinstance(gp, DeepGPRegressor)
+    assert (gp.objective, gp.covariance, gp.n_sites, gp.beta) == LAYERS[name]
+    grid = name in ("dspp-qr1", "dspp-qr2", "dspp-gh")
+    assert (gp.kernel, gp.ard, gp.mean, gp.hidden_widths) == ("matern52", True, "constant", (4,) if grid else (5,))
+    assert (gp.n_inducing, gp.init, gp.n_starts, gp.n_predict_sites) == (300, "kmeans", 3, 32)
+    assert (gp.batch_size, gp.max_epochs, gp.lr, gp.q_lr, gp.schedule) == (1000, 400, 0.01, 0.01, "step")
+    assert (gp.optimizer, gp.features) == ("adam", "dspp" if name.startswith("nn-") else None)
+    assert gp.propagation == ("sampling" if gp.objective != "predictive" or name == "bpdgp" else "quadrature")
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_the_published_protocol_of_samplers(name):
+    gp = make_gp(name, recipe="paper")
+    assert isinstance(gp, BayesianGPRegressor)
+    assert (gp.objective, gp.sample) == SAMPLED[name]
+    assert (gp.kernel, gp.ard, gp.mean, gp.init, gp.n_inducing) == ("rbf", True, "zero", "kmeans", 100)
+    assert (gp.batch_size, gp.max_steps, gp.lr, gp.schedule) == (1000, 10_000, 0.01, "constant")
+    assert (gp.n_samples, gp.thin, gp.step_size, gp.n_chains) == (256, 32, 0.01, 1)
+    assert gp.optimizer == ("window" if name == "sghmc-gp" else "adam")
+    ours = make_gp(name)
+    assert (ours.objective, ours.sample, ours.optimizer, ours.init) == (gp.objective, gp.sample, gp.optimizer, "warm")
 
 
 def test_the_published_protocol_of_dropout():
@@ -200,7 +326,7 @@ def test_a_name_that_is_like_no_other_is_answered_with_all():
     ("options", "message"),
     [
         ({"recipe": "mine"}, "recipe must be 'candid' or 'paper', got 'mine'"),
-        ({"task": "classification"}, "svgp is for regression, not for 'classification'"),
+        ({"task": "clustering"}, "svgp is for regression and classification, not for 'clustering'"),
         ({"n_induced": 5}, "SparseGPRegressor has no parameter 'n_induced'; it has .*n_inducing"),
     ],
 )
@@ -216,6 +342,11 @@ def test_compatible_triples():
     assert not compatible("exact", "elbo", "gaussian")
     assert not compatible("inducing", "marginal_likelihood", "gaussian")
     assert not compatible("inducing", "elbo", "dice")
+    assert all(compatible("inducing", "predictive", likelihood) for likelihood in ("bernoulli", "softmax", "student-t"))
+    assert compatible("inducing", "polya_gamma", "bernoulli")
+    assert not compatible("inducing", "polya_gamma", "softmax")
+    assert not compatible("inducing", "vfitc", "bernoulli")
+    assert not compatible("exact", "marginal_likelihood", "student-t")
     assert not compatible("teapot", "elbo", "gaussian")
 
 
@@ -223,5 +354,7 @@ def test_an_illegal_triple_names_the_nearest_legal_choice():
     check_compatible("inducing", "elbo", "gaussian")
     with pytest.raises(ValueError, match=r"no objective 'elbo' .*use objective='marginal_likelihood'"):
         check_compatible("exact", "elbo", "gaussian")
+    with pytest.raises(ValueError, match=r"'bernoulli' likelihood; .*use objective='elbo' or 'predictive' or 'polya"):
+        check_compatible("inducing", "vfitc", "bernoulli")
     with pytest.raises(ValueError, match=r"'dice' likelihood; use likelihood='gaussian'"):
         check_compatible("inducing", "elbo", "dice")

@@ -43,9 +43,12 @@ WITH_EXAMPLES = sorted(
 
 def test_the_names_users_rely_on():
     assert {
+        "DeepGPRegressor",
         "ExactGPRegressor",
+        "NeighborGPClassifier",
         "NeighborGPRegressor",
         "NetworkRegressor",
+        "SparseGPClassifier",
         "SparseGPRegressor",
         "__version__",
         "datasets",
@@ -82,7 +85,13 @@ def test_every_parameter_of_an_estimator_is_documented():
     shared = inspect.getdoc(candid.SparseGPRegressor) or ""
     for name in candid.SparseGPRegressor().get_params():
         assert f"\n{name} :" in shared, f"SparseGPRegressor does not say what {name} is"
-    for kind in (candid.ExactGPRegressor, candid.NeighborGPRegressor, candid.NetworkRegressor):
+    for kind in (
+        candid.DeepGPRegressor,
+        candid.ExactGPRegressor,
+        candid.NeighborGPClassifier,
+        candid.NeighborGPRegressor,
+        candid.NetworkRegressor,
+    ):
         own = inspect.getdoc(kind) or ""
         for name in kind().get_params():
             assert name in own, f"{kind.__name__} does not say what {name} is"

@@ -20,6 +20,7 @@ STATE = {
     "problem": {"integers": torch.tensor([1, 2]), "empty": torch.zeros(0, 3)},
     "steppers": [{0: {"m": torch.arange(4.0), "step": torch.tensor(3.0)}, "list": [1, torch.eye(2).double(), None]}],
     "stopping": {},
+    "draws": {},
 }
 
 

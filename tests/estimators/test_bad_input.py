@@ -230,7 +230,7 @@ def test_parameters_that_make_no_sense(parameters, message, kind, table):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({"objective": "evidence"}, "use objective='elbo' or 'vfitc'"),
+        ({"objective": "evidence"}, "use objective='elbo' or 'predictive' or 'vfitc'"),
         ({"covariance": "banded"}, "'covariance' parameter .*'diagonal'"),
         ({"n_inducing": 0}, "'n_inducing' parameter"),
         ({"batch_size": 0}, "'batch_size' parameter"),

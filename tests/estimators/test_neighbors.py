@@ -15,6 +15,7 @@ from candid.kernels import Deep, Matern52
 from fragile import FragileCheckpoint, Interrupted
 
 OBJECTIVES = ["loo", "mll", "vecchia"]
+WITHOUT_A_NETWORK = ["swsgp", "alc"]
 quick = partial(NeighborGPRegressor, n_neighbors=12, max_epochs=6, random_state=0)
 
 
@@ -69,7 +70,7 @@ class TestFits:
         assert quick(objective=objective).fit(padded, y).score(padded, y) > 0.8
 
     def test_many_rows_start_from_a_few_neighbours(self, monkeypatch, table, new_rows):
-        monkeypatch.setattr(neighbors, "FEW_ROWS", 50)
+        monkeypatch.setattr("candid.estimators.start.FEW_ROWS", 50)
         assert nll(quick().fit(*table), *new_rows) < nll(ExactGPRegressor().fit(*table), *new_rows) + 0.1
 
     def test_steps_grow_with_the_table(self):
@@ -142,10 +143,11 @@ class TestNumberOfNeighbours:
         # All rows are there to predict from.
         assert gp.predictor_.inner.rows.x.shape[0] == 120
 
-    def test_more_rows_keep_the_number(self, table, monkeypatch):
+    @pytest.mark.parametrize("objective", ["loo", "swsgp"])
+    def test_more_rows_keep_the_number(self, objective, table, monkeypatch):
         monkeypatch.setattr(neighbors, "CANDIDATES", (5, 10))
         X, y = table
-        gp = quick(n_neighbors="auto", max_epochs=2).fit(X[:80], y[:80])
+        gp = quick(objective=objective, n_neighbors="auto", max_epochs=2).fit(X[:80], y[:80])
         before = gp.n_neighbors_
         assert gp.partial_fit(X[80:], y[80:]).n_neighbors_ == before
 
@@ -189,16 +191,10 @@ class TestOrdering:
         gp = quick(objective="vecchia", ordering=order, validation_fraction=0.2).fit(X, y, weight)
         assert len(gp._fitted.problem.family.rows.order) == 72
 
-    def test_new_rows_come_last(self, table):
+    def test_new_rows_have_no_order(self, table):
         X, y = table
         gp = quick(objective="vecchia", ordering=np.arange(80)[::-1].copy()).fit(X[:80], y[:80])
-        gp.set_params(ordering=np.arange(40)).partial_fit(X[80:], y[80:])
-        family = gp._fitted.problem.family
-        scale = gp._fitted.inputs
-        wanted = scale(X[[*range(79, -1, -1), *range(80, 120)]])
-        np.testing.assert_allclose(family.rows.x[family.rows.order].numpy(), wanted, atol=1e-5)
-        with pytest.raises(ValueError, match="ordering must be given for all rows"):
-            gp.set_params(ordering="pca").partial_fit(X[:3], y[:3])
+        assert gp.partial_fit(X[80:], y[80:]).predictor_.inner.rows.x.shape[0] == 120
 
     @pytest.mark.parametrize("ordering", [np.arange(119), np.zeros(120), np.arange(120) + 1, np.eye(120)])
     def test_what_is_no_order(self, ordering, table):
@@ -217,6 +213,12 @@ class TestOrdering:
 class TestSearch:
     def test_exact(self, table):
         assert quick().fit(*table).search_ == {"kind": "exact", "recall": 1.0}
+
+    def test_a_long_table_has_a_graph(self, table, monkeypatch):
+        monkeypatch.setattr("candid.families.searched.MOST_COMPARED", 100)
+        assert quick().fit(*table).search_["kind"] == "hnsw"
+        assert quick(objective="vecchia").fit(*table).search_["kind"] == "exact"
+        assert quick(features=(4, 2)).fit(*table).search_["kind"] == "exact"
 
     def test_by_a_graph(self, table, new_rows, tmp_path):
         gp = quick(search="hnsw").fit(*table)
@@ -259,17 +261,68 @@ def test_files_hold_the_training_rows(objective, table, new_rows, tmp_path):
         np.testing.assert_array_equal(ours, theirs)
 
 
-def test_more_rows_are_predicted_from(objective, table, new_rows):
-    X, y = table
-    gp = quick(objective=objective).partial_fit(X[:30], y[:30])
-    before = nll(gp, *new_rows)
-    gp.partial_fit(X[30:], y[30:])
-    assert gp.predictor_.inner.rows.x.shape[0] == 120
-    assert nll(gp, *new_rows) < before
+class TestMoreRows:
+    @pytest.mark.parametrize("objective", [*OBJECTIVES, "alc"])
+    def test_they_are_predicted_from_without_training(self, objective, table, new_rows):
+        X, y = table
+        gp = quick(objective=objective).partial_fit(X[:60], y[:60])
+        kernel, noise, history = repr(gp.kernel_), gp.noise_, gp.history_
+        before = nll(gp, *new_rows)
+        assert gp.partial_fit(X[60:], y[60:]) is gp
+        assert gp.predictor_.inner.rows.x.shape[0] == 120
+        assert nll(gp, *new_rows) < before
+        assert (repr(gp.kernel_), gp.noise_, gp.history_) == (kernel, noise, history)
+
+    def test_the_result_is_that_of_the_same_parameters_and_all_rows(self, table, new_rows):
+        X, y = table
+        known = {"kernel": 2.0 * Matern52(lengthscale=[0.8, 1.5, 4.0]), "fixed": ("amplitude", "lengthscale", "noise")}
+        known |= {"mean": "zero", "standardize": False}
+        x, t = (X - X.mean(0)) / X.std(0), (y - y.mean()) / y.std()
+        weight = np.linspace(0.5, 2.0, 120)
+        gp = quick(**known).fit(x[:50], t[:50], weight[:50]).partial_fit(x[50:], t[50:], weight[50:])
+        whole = quick(**known).fit(x, t, weight)
+        new = (new_rows[0] - X.mean(0)) / X.std(0)
+        for ours, theirs in zip(gp.predict(new, return_std=True), whole.predict(new, return_std=True), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
+
+    def test_their_noise_may_be_known(self, table):
+        X, y = table
+        alpha = np.linspace(1.0, 20.0, 120)
+        gp = quick(alpha=alpha[:60]).fit(X[:60], y[:60])
+        gp.set_params(alpha=alpha[60:]).partial_fit(X[60:], y[60:])
+        noise = gp.predictor_.inner.noise[:, 0].numpy() * gp.predictor_.y_scale.item() ** 2
+        np.testing.assert_allclose(np.sort(noise), alpha, rtol=1e-5)
+        with pytest.raises(ValueError, match="must be set for all rows of a model"):
+            gp.set_params(alpha=None).partial_fit(X[:3], y[:3])
+
+    def test_in_single_precision_and_after_a_file(self, table, new_rows, tmp_path):
+        X, y = table
+        gp = quick(predict_dtype="float32").fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
+        assert gp.predictor_.inner.dtype == torch.float32
+        gp.save(tmp_path / "model.candid")
+        np.testing.assert_array_equal(load(tmp_path / "model.candid").predict(new_rows[0]), gp.predict(new_rows[0]))
+
+    def test_points_are_trained_on(self, table, new_rows):
+        X, y = table
+        gp = quick(objective="swsgp").partial_fit(X[:40], y[:40])
+        before, points = nll(gp, *new_rows), gp._fitted.problem.family.points
+        gp.partial_fit(X[40:], y[40:])
+        assert nll(gp, *new_rows) < before
+        assert gp._fitted.problem.family.points.shape == points.shape
+        assert len(gp.history_) == 7
 
 
-def test_a_killed_fit_goes_on_bit_for_bit(objective, table, tmp_path, monkeypatch):
-    options = {"objective": objective, "batch_size": 40, "refresh": 4, "max_epochs": 3, "dtype": "float64"}
+KINDS = {
+    **{objective: {"objective": objective} for objective in OBJECTIVES},
+    "swsgp": {"objective": "swsgp", "n_inducing": 30},
+    "graph": {"search": "hnsw", "lr": 0.5},
+    "network": {"features": (6, 2), "init": "cold"},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+def test_a_killed_fit_goes_on_bit_for_bit(kind, table, tmp_path, monkeypatch):
+    options = {**kind, "batch_size": 40, "refresh": 4, "max_epochs": 3, "dtype": "float64"}
     expected = quick(**options).fit(*table)
     real = fitting_module.checkpoint_of
 
@@ -293,9 +346,117 @@ def test_too_many_rows_for_a_joint_prediction(table, monkeypatch):
     assert gp.sample_y(table[0][:1]).shape == (1, 1)
 
 
-def test_networks_are_refused(table):
-    with pytest.raises(ValueError, match=r"SparseGPRegressor\(features=\.\.\.\)"):
-        quick(kernel=Deep((4, 2), Matern52())).fit(*table)
+class TestPoints:
+    def test_it_learns(self, table, new_rows):
+        gp = quick(objective="swsgp", n_inducing=60, max_epochs=30).fit(*table)
+        assert gp.history_[-1]["loss"] < gp.history_[0]["loss"]
+        assert gp._fitted.problem.family.points.shape == (60, 3)
+        assert nll(gp, *new_rows) < nll(ExactGPRegressor().fit(*table), *new_rows) + 0.2
+
+    def test_a_cold_start(self, table):
+        gp = quick(objective="swsgp", init="cold", n_inducing=30, max_epochs=100, lr=0.03).fit(*table)
+        assert gp.history_[-1]["loss"] < gp.history_[0]["loss"] - 0.3
+        assert quick(objective="swsgp", init="cold")._epochs(128) == 6400
+
+    def test_the_weight_of_the_penalty(self, table):
+        gp = quick(objective="swsgp", n_inducing=60, max_epochs=0).fit(*table)
+        assert gp._fitted.problem.coefficients == {"kl": 5.0}
+        assert gp.set_params(beta=1.0).fit(*table)._fitted.problem.coefficients == {"kl": 1.0}
+
+    @pytest.mark.parametrize("n_rows", [1, 2, 15])
+    def test_short_tables(self, n_rows, table):
+        X, y = (part[:n_rows] for part in table)
+        mean, std = quick(objective="swsgp").fit(X, y).predict(table[0], return_std=True)
+        assert np.isfinite(mean).all()
+        assert (std > 0).all()
+
+    def test_files(self, table, new_rows, tmp_path):
+        gp = quick(objective="swsgp").fit(*table)
+        gp.save(tmp_path / "model.candid")
+        again = load(tmp_path / "model.candid")
+        assert same(again, gp)
+        np.testing.assert_array_equal(again.predict(new_rows[0]), gp.predict(new_rows[0]))
+        assert again.sample_y(new_rows[0], 2).shape == (40, 2)
+
+
+class TestDesigns:
+    @pytest.mark.parametrize("init", ["warm", "cold"])
+    def test_predictions(self, init, table, new_rows):
+        gp = quick(objective="alc", init=init).fit(*table)
+        assert gp.score(*new_rows) > 0.8
+        assert nll(gp, *new_rows) < nll(ExactGPRegressor().fit(*table), *new_rows) + 0.2
+        # Nothing is trained.
+        assert [record["epoch"] for record in gp.history_] == [0]
+
+    def test_a_cold_start_has_one_lengthscale(self, table):
+        gp = quick(objective="alc", init="cold").fit(*table)
+        lengths = gp._fitted.problem.family.kernel.base.lengthscale.value.detach()
+        assert lengths.unique().numel() == 1
+        fixed = quick(objective="alc", init="cold", fixed=("lengthscale", "noise")).fit(*table)
+        assert fixed._fitted.problem.likelihood.noise.value.item() == pytest.approx(0.1)
+
+    @pytest.mark.parametrize("n_rows", [1, 2, 15])
+    def test_short_tables(self, n_rows, table):
+        X, y = (part[:n_rows] for part in table)
+        mean, std = quick(objective="alc").fit(X, y).predict(table[0], return_std=True)
+        assert np.isfinite(mean).all()
+        assert (std > 0).all()
+
+    def test_files_and_joint_predictions(self, table, new_rows, tmp_path):
+        gp = quick(objective="alc", validation_fraction=0.2).fit(*table)
+        gp.save(tmp_path / "model.candid")
+        again = load(tmp_path / "model.candid")
+        assert same(again, gp)
+        assert again.predictor_.inner.rows.x.shape[0] == 120
+        mean, covariance = again.predict(new_rows[0], return_cov=True)
+        ours = gp.predict(new_rows[0], return_std=True)
+        np.testing.assert_allclose(mean, ours[0])
+        np.testing.assert_allclose(np.sqrt(np.diag(covariance)), ours[1])
+
+
+@pytest.mark.usefixtures("hasty")
+class TestNetworks:
+    def test_it_learns_behind_one(self, objective, table, new_rows):
+        options = {"objective": objective, "features": (8, 2), "validation_fraction": 0.2, "patience": 50}
+        gp = quick(**{**options, "max_epochs": 40, "lr": 0.01}).fit(*table)
+        assert gp.history_[-1]["loss"] < gp.history_[0]["loss"]
+        assert gp.score(*new_rows) > 0.5
+        assert isinstance(gp.kernel_, Deep)
+        # All rows are there, as features.
+        inner = gp.predictor_.inner.inner
+        assert inner.rows.x.shape == (120, 2)
+        assert gp.n_neighbors_ == 12
+
+    def test_the_network_moves_and_decays(self, table):
+        def weights(weight_decay):
+            gp = quick(features=(8, 2), init="cold", weight_decay=weight_decay, max_epochs=20, lr=0.05).fit(*table)
+            return sum(float(p.detach().square().sum()) for p in gp._fitted.problem.family.kernel.network.parameters())
+
+        assert weights(3.0) < 0.9 * weights(0.0)
+
+    def test_as_the_kernel(self, table):
+        one = quick(kernel=Deep((8, 2), 1.0 * Matern52()), max_epochs=2).fit(*table)
+        assert isinstance(one.kernel_, Deep)
+        with pytest.raises(ValueError, match="in front of all of the kernel"):
+            quick(kernel=Deep((8, 2), 1.0 * Matern52()) + Matern52()).fit(*table)
+
+    @pytest.mark.parametrize("other", WITHOUT_A_NETWORK)
+    def test_not_everywhere(self, other, table):
+        with pytest.raises(ValueError, match=r"SparseGPRegressor\(features=\.\.\.\)"):
+            quick(objective=other, features=(8, 2)).fit(*table)
+
+    def test_files_and_more_rows(self, table, new_rows, tmp_path):
+        X, y = table
+        gp = quick(features=(8, 2), max_epochs=2).fit(X[:60], y[:60]).partial_fit(X[60:], y[60:])
+        assert gp.predictor_.inner.inner.rows.x.shape == (120, 2)
+        gp.save(tmp_path / "model.candid")
+        again = load(tmp_path / "model.candid")
+        np.testing.assert_array_equal(again.predict(new_rows[0]), gp.predict(new_rows[0]))
+        assert same(again, gp)
+
+    def test_batch_normalisation(self, table, new_rows):
+        gp = quick(features="dc", max_epochs=4).fit(*table)
+        assert np.isfinite(gp.predict(new_rows[0])).all()
 
 
 @pytest.mark.parametrize(

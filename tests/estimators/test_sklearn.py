@@ -4,15 +4,33 @@ from __future__ import annotations
 
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from candid import ExactGPRegressor, NeighborGPRegressor, NetworkRegressor, SparseGPRegressor
+from candid import (
+    BayesianGPRegressor,
+    DeepGPRegressor,
+    ExactGPRegressor,
+    NeighborGPClassifier,
+    NeighborGPRegressor,
+    NetworkRegressor,
+    SparseGPClassifier,
+    SparseGPRegressor,
+)
 from candid.testing import expected_failed_checks
 
 MODELS = [
+    BayesianGPRegressor(),
+    DeepGPRegressor(),
+    DeepGPRegressor(hidden_widths=(3,), propagation="sampling", objective="elbo", covariance="full"),
     ExactGPRegressor(),
+    NeighborGPClassifier(),
     NeighborGPRegressor(),
     NeighborGPRegressor(objective="mll"),
     NeighborGPRegressor(objective="vecchia"),
+    NeighborGPRegressor(objective="swsgp"),
+    NeighborGPRegressor(objective="alc"),
     NetworkRegressor(),
+    SparseGPClassifier(),
+    SparseGPClassifier(objective="elbo", covariance="diagonal"),
+    SparseGPClassifier(objective="polya_gamma"),
     SparseGPRegressor(),
     SparseGPRegressor(covariance="diagonal"),
     SparseGPRegressor(objective="elbo", covariance="none"),

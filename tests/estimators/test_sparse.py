@@ -59,7 +59,7 @@ def test_the_mean_has_inducing_points_of_its_own(decouple):
 def test_points_that_others_determine_do_not_move(monkeypatch):
     start = fitted(max_epochs=0)._fitted.problem.family.points
     for independence, moved in ((0.0, False), (1.0, True)):
-        monkeypatch.setattr("candid.estimators.sparse._independence", lambda family, share=independence: share)
+        monkeypatch.setattr("candid.estimators.sparse_gp._independence", lambda family, share=independence: share)
         family = fitted()._fitted.problem.family
         assert bool((family.points != start).any()) is moved
         assert not torch.equal(family.weights.mean, fitted(max_epochs=0)._fitted.problem.family.weights.mean)
@@ -161,7 +161,7 @@ def test_objectives_of_all_rows(objective):
 
 
 def test_objectives_of_all_rows_have_a_longest_table(monkeypatch):
-    monkeypatch.setattr("candid.estimators.sparse.COLLAPSED_MOST_ROWS", 200)
+    monkeypatch.setattr("candid.estimators.sparse_gp.COLLAPSED_MOST_ROWS", 200)
     with pytest.raises(ValueError, match="use mini-batches"):
         fitted(objective="sgpr")
 

@@ -9,7 +9,7 @@ import torch
 
 from candid.engines import Checkpoint, Plan, Rows, train
 from candid.families import Neighbours, make_mean, predictor_from_spec
-from candid.families.local import metric_of
+from candid.families.metric import metric_of
 from candid.kernels import RBF, make_kernel
 from candid.likelihoods import Gaussian
 from candid.marginal import Batch

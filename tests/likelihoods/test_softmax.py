@@ -156,8 +156,8 @@ def test_objectives_accept_it(draw):
 
 
 def test_repeatable_and_without_parameters():
-    likelihood = Softmax(64).subset(torch.tensor([1]))
+    likelihood = Softmax(n_nodes=64).subset(torch.tensor([1]))
     assert likelihood.at(None) == SoftmaxRows(64)
     assert not list(likelihood.parameters())
     with pytest.raises(ValueError, match="power of two"):
-        Softmax(100)
+        Softmax(n_nodes=100)

@@ -10,8 +10,8 @@ from candid.engines import Plan, train
 from candid.families import make_mean
 from candid.kernels import RBF, Matern52, Scale
 from candid.likelihoods import Gaussian
-from candid.parameters import positive
-from candid.priors import Gamma, HalfNormal, Interval, LogNormal, Normal, Prior, attach
+from candid.parameters import hyperparameters, positive
+from candid.priors import Gamma, HalfNormal, Interval, LogNormal, Normal, Prior, attach, complete
 from small_models import exact_problem, random_rows, sparse_problem
 
 
@@ -181,3 +181,28 @@ def test_a_strong_prior_wins():
     train(problem, rows, Plan({"all": "lbfgs"}, max_epochs=50, batch_size=30))
     lengthscale = problem.family.kernel.base.lengthscale.value
     torch.testing.assert_close(lengthscale, torch.full_like(lengthscale, 3.0), rtol=0.01, atol=0)
+
+
+def test_everything_that_is_not_fixed_gets_a_prior():
+    """The paper's for lengthscales and amplitudes, on the scale of logarithms; what the user gave stays."""
+    parts = torch.nn.ModuleDict(
+        {
+            "kernel": (Scale(Matern52()) + Scale(RBF())).build(2),
+            "mean": make_mean("constant", 2, 1),
+            "noise": Gaussian(),
+        }
+    )
+    given = attach(parts, {"parts.1.base.lengthscale": Gamma(2.0, 3.0)}, fixed=("parts.0.amplitude",))
+    prior = complete(parts, given)
+    found = {name: density for name, p in hyperparameters(parts) for owner, density in prior.terms if owner is p}
+    assert found == {
+        "kernel.parts.0.base.lengthscale": LogNormal(1.0),
+        "kernel.parts.1.amplitude": LogNormal(0.05),
+        "kernel.parts.1.base.lengthscale": Gamma(2.0, 3.0),
+        "mean.constant": Normal(),
+        "noise.noise": LogNormal(0.1),
+    }
+
+
+def test_nothing_to_give_a_prior_to():
+    assert complete(torch.nn.ModuleDict(), None) is None

@@ -12,6 +12,7 @@ from candid.bench.speed import Goal, Measurement, default_goals, measure
 #: Name of each benchmark of speed → what it measures.
 BENCHMARKS = {
     "speed": "time of a training step and of predictions, beside GPyTorch and the machine's limit",
+    "neighbours": "time of a step with nearest neighbours, by three ways, and its growth with the number of rows",
     "race": "seconds of training to a given NLL, beside the published recipe in GPyTorch",
     "calibration": "how often the predictions of some methods come true, in numbers and pictures",
 }

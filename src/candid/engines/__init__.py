@@ -1,13 +1,15 @@
 """How parameters move: one training loop for every method, and the parts it is made of."""
 
 from candid.engines.checkpoint import Checkpoint
-from candid.engines.closed_form import match_noise, solve_weights
+from candid.engines.closed_form import match_noise, settle_weights, solve_weights
 from candid.engines.initialise import fit_by_evidence, fit_by_neighbours, nearest_rows, place_points
+from candid.engines.local_start import fit_locally
 from candid.engines.loop import Plan, TrainingDiverged, train
 from candid.engines.machine import keep_freed_memory, pick_device, threads
 from candid.engines.problem import Problem
 from candid.engines.progress import ProgressBar
 from candid.engines.rows import Rows, n_batches
+from candid.engines.sampling import Sampling
 from candid.engines.schedules import SCHEDULES
 from candid.engines.small_model import SMALL_POINTS, fit_small
 
@@ -19,9 +21,11 @@ __all__ = [
     "Problem",
     "ProgressBar",
     "Rows",
+    "Sampling",
     "TrainingDiverged",
     "fit_by_evidence",
     "fit_by_neighbours",
+    "fit_locally",
     "fit_small",
     "keep_freed_memory",
     "match_noise",
@@ -29,6 +33,7 @@ __all__ = [
     "nearest_rows",
     "pick_device",
     "place_points",
+    "settle_weights",
     "solve_weights",
     "threads",
     "train",

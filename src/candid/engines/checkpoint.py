@@ -21,7 +21,7 @@ SHARE_OF_TIME = 0.05
 # A half-written file that is so many seconds old belongs to nobody any more.
 LEFTOVER_AGE = 3600.0
 # What a run cannot go on without.
-PARTS = {"state": dict, "problem": dict, "steppers": list, "stopping": dict}
+PARTS = {"state": dict, "problem": dict, "steppers": list, "stopping": dict, "draws": dict}
 
 
 class Checkpoint:

@@ -15,22 +15,28 @@ from scipy.optimize import minimize_scalar
 from torch import Tensor
 
 from candid.engines.rows import Rows
-from candid.families import Sparse
-from candid.likelihoods import Gaussian
-from candid.linalg.triangular import lower_half_of_product
+from candid.families import Regressors, Sparse
+from candid.likelihoods import Gaussian, Likelihood
+from candid.linalg import cholesky
+from candid.linalg.triangular import lower_half_of_product, solve_lower
 from candid.parameters import Hyperparameter
 from candid.priors import HyperPrior
 from candid.weights import optimal_weights
 
-__all__ = ["match_noise", "solve_weights"]
+__all__ = ["match_noise", "settle_weights", "solve_weights"]
 
 CHUNK = 4096
 # A start needs no more rows than this, and should not take longer than the training.
 MOST_ROWS = 100_000
 # Of a q(v) that is wide open, in units of the prior's.
 OPEN_PRECISION = 10.0
+# Rounds for a likelihood that is not Gaussian, of which all but the last see no more than so many rows, and the change
+# of coefficients after which there are no more.
+ROUNDS, ROUND_ROWS, SETTLED = 10, 10_000, 0.01
 #: Confidence h, (P, n), in some rows, from their weight, their residual variance (P, n) and their index.
 Confidence = Callable[[Tensor, Tensor, Tensor], Tensor]
+#: Confidence and r = y − mu, both (P, n), of some rows, from these, their regressors, their mu (n, P) and their index.
+Observed = Callable[[Rows, Regressors, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -79,13 +85,65 @@ def solve_weights(
         variance = noise.at(index).variance.mT
         return weight / (beta * (variance + residual if residual_is_noise else variance))
 
-    sums = _gather(family, rows, confidence, with_spread=True)
+    sums = _gather(family, rows, _as_they_are(confidence), with_spread=True)
+    coefficients, precision = _solution(sums)
+    family.assign(coefficients, _opened(precision, openness))
+
+
+@torch.no_grad()
+def settle_weights(
+    family: Sparse, likelihood: Likelihood, rows: Rows, beta: float = 1.0, openness: float = 0.0, rounds: int = ROUNDS
+) -> None:
+    """The same for any likelihood, by turns: normal observations that are like the real ones at the present q(v), and
+    the best q(v) for these.
+
+    With Pólya–Gamma variables or Student's t each turn makes the bound higher (Wenzel et al. 2019); one that begins
+    where it ends is at its maximum.
+    """
+    exact, n_points = copy.deepcopy(likelihood).double(), family.points.shape[-2]
+    known: tuple[Tensor, Tensor] | None = None
+
+    def observed(some: Rows, at_rows: Regressors, mu: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        features = at_rows.mean[..., :n_points, :] if at_rows.spread is None else at_rows.spread
+        mean, spread = mu, features.square().sum(-2)
+        if known is not None:
+            # mu + Φᵀw, and aᵀP⁻¹a with P = C Cᵀ
+            mean = mu + (known[0].unsqueeze(-2) @ at_rows.mean).squeeze(-2).mT
+            spread = solve_lower(cholesky(known[1][..., :n_points, :n_points]).lower, features).square().sum(-2)
+        targets, precision = exact.at(index).pseudo_observations(some.y, mean, (at_rows.residual + spread).mT)
+        return some.weight * precision.mT / beta, (targets - mu).mT
+
+    for turn in range(rounds):
+        last = turn == rounds - 1
+        before, known = known, _solution(_gather(family, rows, observed, True, None if last else ROUND_ROWS))
+        if before is not None and bool((known[0] - before[0]).abs().max() < SETTLED * known[0].abs().max()):
+            break
+    assert known is not None
+    family.assign(known[0], _opened(known[1], openness))
+
+
+def _solution(sums: Statistics) -> tuple[Tensor, Tensor]:
+    """The best coefficients of the mean, and the precision of q(v) or of all coefficients."""
     # Of the mean (I + ΦHΦᵀ)⁻¹ΦH r, of S⁻¹ I + AHAᵀ
     coefficients, precision = optimal_weights(sums.gram, sums.projection)
     if sums.spread.numel():
         precision = sums.spread + torch.eye(sums.spread.shape[-1]).to(sums.spread)
+    return coefficients, precision
+
+
+def _opened(precision: Tensor, openness: float) -> Tensor:
     wide = OPEN_PRECISION * torch.eye(precision.shape[-1]).to(precision)
-    family.assign(coefficients, (1 - openness) * precision + openness * wide)
+    return (1 - openness) * precision + openness * wide
+
+
+def _as_they_are(confidence: Confidence) -> Observed:
+    """Normal observations."""
+
+    def observed(some: Rows, at_rows: Regressors, mu: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        r = (some.y - mu).mT
+        return confidence(some.weight, at_rows.residual, index).expand_as(r), r
+
+    return observed
 
 
 @torch.no_grad()
@@ -108,7 +166,7 @@ def match_noise(family: Sparse, likelihood: Gaussian, prior: HyperPrior | None, 
     noise = likelihood.noise
     if noise is None or noise.fixed:
         return
-    sums = _gather(family, rows, lambda weight, residual, index: weight, with_spread=False)
+    sums = _gather(family, rows, _as_they_are(lambda weight, residual, index: weight), with_spread=False)
     outputs = range(len(sums.squares))
     best = torch.tensor([[_best_noise(sums, output, rows.total, noise, prior) for output in outputs]])
     noise.set(noise.value.double().cpu() ** (1 - share) * best.double() ** share)
@@ -140,21 +198,23 @@ def _search_range(noise: Hyperparameter, mean_square: float) -> tuple[float, flo
     return math.log(least), math.log(max(100 * mean_square, 2 * least))
 
 
-def _gather(family: Sparse, rows: Rows, confidence: Confidence, with_spread: bool) -> Statistics:
-    """The sums, from one pass over the rows; a very long table is represented by some of them."""
+def _gather(
+    family: Sparse, rows: Rows, observed: Observed, with_spread: bool, most_rows: int | None = None
+) -> Statistics:
+    """The sums, from one pass over the rows; a very long table is represented by ``most_rows`` of them."""
     # The jitter that training will need, in its own precision: coefficients for another one are of no use.
     family.evaluate(rows.batch(torch.zeros(1, dtype=torch.long, device=rows.x.device)))
     mean, regression = copy.deepcopy(family.mean).double(), family.regression()
     index = torch.arange(len(rows), device=rows.x.device)
-    if len(rows) > MOST_ROWS:
-        index = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:MOST_ROWS].to(rows.x.device)
+    most_rows = MOST_ROWS if most_rows is None else most_rows
+    if len(rows) > most_rows:
+        index = torch.randperm(len(rows), generator=torch.Generator().manual_seed(0))[:most_rows].to(rows.x.device)
     share = float(rows.weight[index].double().sum()) / rows.total
 
     def sums(part: Tensor) -> Statistics:
         some = rows.subset(part).to(torch.float64)
         at_rows = regression(some.x)
-        r = (some.y - mean(some.x)).mT
-        h = confidence(some.weight, at_rows.residual, part).expand_as(r)
+        h, r = observed(some, at_rows, mean(some.x), part)
         root = h.sqrt().unsqueeze(-2)
         weighted = root * at_rows.mean
         separate = at_rows.spread if with_spread else None

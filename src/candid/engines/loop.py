@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from typing import Any
 
 from torch import Tensor
@@ -13,61 +13,25 @@ from torch import Tensor
 from candid.engines.checkpoint import Checkpoint
 from candid.engines.machine import keep_freed_memory
 from candid.engines.moment import Moment
+from candid.engines.plan import Plan, State
 from candid.engines.problem import Problem
 from candid.engines.progress import ProgressBar
 from candid.engines.rows import Rows, batch_at, n_batches
+from candid.engines.sampling import Draws, Sampling
 from candid.engines.schedules import SCHEDULES
-from candid.engines.steppers import make_steppers, take_step
+from candid.engines.steppers import Stepper, make_steppers, take_step
 from candid.engines.stopping import EarlyStopping
 
 __all__ = ["Plan", "TrainingDiverged", "train"]
 
 #: Called after every epoch with its record; a true answer ends training.
 Callback = Callable[[dict[str, Any]], Any]
+# Where samples are drawn, the share of a time budget after which training has to be over, and burn-in.
+TRAINING_SHARE, BURN_IN_SHARE = 0.3, 0.5
 
 
 class TrainingDiverged(ArithmeticError):
     """The loss is no longer a finite number."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How to train, independent of what.
-
-    ``steppers`` maps parameter groups ("all", "weights", "points", "network", "rest") to steppers, ``rates`` some of
-    these groups to learning rates of their own instead of ``lr``, and ``decay`` some to a weight decay (L2); networks
-    that no stepper is named for belong to the rest. ``patience`` counts epochs without a better held-out NLL;
-    ``max_steps`` may end training within an epoch; ``time_budget`` is in seconds and covers this call and what it
-    resumes; ``offset`` is added to the recorded losses, to give them in other units, and ``spent`` to the seconds;
-    ``with_start`` begins the history with a record of the starting point, as epoch 0, and goes back there if training
-    (without held-out rows, which would decide) ends with a worse loss.
-    """
-
-    steppers: Mapping[str, str]
-    max_epochs: int
-    batch_size: int
-    lr: float = 0.01
-    rates: Mapping[str, float] = field(default_factory=dict)
-    decay: Mapping[str, float] = field(default_factory=dict)
-    schedule: str = "constant"
-    patience: int | None = None
-    time_budget: float | None = None
-    max_steps: int | None = None
-    seed: int = 0
-    offset: float = 0.0
-    spent: float = 0.0
-    with_start: bool = False
-
-
-@dataclass
-class State:
-    """Where a run stands, apart from tensors; plain numbers, so that it can be written down."""
-
-    step: int = 0
-    loss_sum: float = 0.0
-    seconds: float = 0.0
-    finished: bool = False
-    history: list[dict[str, Any]] = field(default_factory=list)
 
 
 def train(
@@ -81,61 +45,163 @@ def train(
 ) -> list[dict[str, Any]]:
     """Minimise the problem's loss in place and return the history, one record for each epoch.
 
+    If the plan says so, samples are drawn from there; the problem keeps them.
+
     With a checkpoint, an interrupted run goes on from it and ends with the tensors it would have had without the
     interruption; the file is left behind, marked as finished, for the caller to delete.
     """
     keep_freed_memory()
-    rates = {group: plan.rates.get(group, plan.lr) for group in plan.steppers}
-    named = make_steppers(plan.steppers, problem.groups("network" in plan.steppers), rates, plan.decay)
-    steppers = list(named.values())
-    beginning = _tensors(problem) if plan.with_start else {}
-    state, stopping = State(), EarlyStopping(plan.patience)
-    saved = checkpoint.read() if checkpoint is not None else None
-    if saved is not None:
-        state = State(**saved["state"])
-        problem.load_state_dict(saved["problem"])
-        stopping.restore(saved["stopping"])
-        for stepper, memory in zip(steppers, saved["steppers"], strict=True):
-            stepper.restore(memory)
+    run = _Run(problem, rows, plan, held_out, checkpoint, callbacks, progress)
+    run.begin()
+    run.optimise()
+    if plan.sampling is not None:
+        run.sample(plan.sampling)
+    problem.settle(rows)
+    run.state.finished = True
+    run.save()
+    return run.state.history
 
-    def save() -> None:
-        if checkpoint is not None:
-            checkpoint.write(
+
+class _Run:
+    """One call of :func:`train`."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        rows: Rows,
+        plan: Plan,
+        held_out: Rows | None,
+        checkpoint: Checkpoint | None,
+        callbacks: Sequence[Callback],
+        progress: ProgressBar | None,
+    ) -> None:
+        self.problem, self.rows, self.plan, self.held_out = problem, rows, plan, held_out
+        self.checkpoint, self.callbacks, self.progress = checkpoint, callbacks, progress
+        self.rates = {group: plan.rates.get(group, plan.lr) for group in plan.steppers}
+        groups = problem.groups("network" in plan.steppers)
+        self.steppers = make_steppers(plan.steppers, groups, self.rates, plan.decay)
+        self.samplers: dict[str, Stepper] = {}
+        if plan.sampling is not None:
+            named = plan.sampling.steppers
+            self.sampling_rates = {group: plan.sampling.rates.get(group, plan.lr) for group in named}
+            groups = problem.groups("network" in named, "likelihood" in named)
+            self.samplers = make_steppers(named, groups, self.sampling_rates)
+        self.draws = Draws(problem, self.samplers.values())
+        self.state, self.stopping = State(), EarlyStopping(plan.patience)
+        self.per_epoch = n_batches(len(rows), plan.batch_size)
+        n_steps = self.per_epoch * plan.max_epochs
+        self.n_steps = n_steps if plan.max_steps is None else min(n_steps, plan.max_steps)
+        self.clock = time.perf_counter()
+
+    def begin(self) -> None:
+        """Go on where a checkpoint says, or record where the model starts."""
+        problem, plan = self.problem, self.plan
+        self.beginning = _tensors(problem) if plan.with_start else {}
+        saved = self.checkpoint.read() if self.checkpoint is not None else None
+        if saved is not None:
+            self._restore(saved)
+        state = self.state
+        self.clock = time.perf_counter() - state.seconds
+        if self.progress is not None:
+            self.progress.begin(state.step / max(self._all_steps(), 1))
+        if plan.with_start and not state.history and not state.step:
+            loss = problem.standing(self.rows, plan.batch_size) + plan.offset
+            state.finished = self._tell({"epoch": 0, "step": 0, "loss": loss, "lr": 0.0, "seconds": plan.spent})
+
+    def optimise(self) -> None:
+        """The first phase, in which a loss is minimised."""
+        state, plan, steppers = self.state, self.plan, list(self.steppers.values())
+        if state.trained is not None:
+            return
+        budget = self._budget(TRAINING_SHARE)
+        over = state.finished
+        while steppers and not over and state.step < self.n_steps:
+            decay = SCHEDULES[plan.schedule](_share(state.step, self.n_steps, state.seconds, budget))
+            for group, stepper in self.steppers.items():
+                stepper.set_rate(self.rates[group] * decay)
+            loss = self._advance(steppers)
+            out_of_time = budget is not None and state.seconds >= budget
+            if state.step % self.per_epoch == 0 or state.step == self.n_steps or out_of_time:
+                enough = self._tell(self._close_epoch(plan.lr * decay))
+                over = out_of_time or enough or all(stepper.converged for stepper in steppers)
+                state.finished = state.finished or (over and plan.sampling is None)
+            self._show(loss)
+        self._take_best()
+        state.trained = state.step if plan.sampling is not None else None
+
+    def sample(self, sampling: Sampling) -> None:
+        """Burn-in, and then the collection of samples; if there is no time for it, of the last values alone."""
+        state, every = self.state, max(sampling.thin, self.per_epoch)
+        assert state.trained is not None
+        while not state.finished and len(self.draws) < sampling.n_samples:
+            since = state.step - state.trained
+            if state.burnt_in is None and (since >= sampling.burn_in or self._late(BURN_IN_SHARE)):
+                state.burnt_in = state.step
+                for stepper in self.samplers.values():
+                    stepper.freeze()
+            if state.burnt_in is None:
+                self._set_sampling_rates(since / sampling.burn_in)
+            loss = self._advance([s for s in self.samplers.values() if s.samples or state.burnt_in is None])
+            if state.burnt_in is not None and (state.step - state.burnt_in) % sampling.thin == 0:
+                self.draws.collect()
+            state.finished = self._late(1.0)
+            if (state.step - state.trained) % every == 0 or state.finished or len(self.draws) == sampling.n_samples:
+                phase = "burn-in" if state.burnt_in is None else "sampling"
+                record = {**self._close_epoch(0.0), "phase": phase, "samples": len(self.draws)}
+                self._tell(record, sampling=True)
+            self._show(loss)
+        if not len(self.draws):
+            self.draws.collect()
+        self.problem.keep(self.draws.tensors())
+
+    def save(self) -> None:
+        if self.checkpoint is not None:
+            self.checkpoint.write(
                 {
-                    "state": asdict(state),
-                    "problem": problem.state_dict(),
-                    "steppers": [stepper.state() for stepper in steppers],
-                    "stopping": stopping.state(),
+                    "state": asdict(self.state),
+                    "problem": self.problem.state_dict(),
+                    "steppers": [stepper.state() for stepper in self._all_steppers()],
+                    "stopping": self.stopping.state(),
+                    "draws": self.draws.tensors(),
                 }
             )
 
-    def tell(record: dict[str, Any]) -> bool:
-        """Write a record down, show it around, and say whether training is over."""
-        if held_out is not None or callbacks:
-            problem.settle(rows)
-        if held_out is not None:
-            record["validation_nll"] = problem.held_out_nll(held_out) + plan.offset
-        state.history.append(record)
-        stale = held_out is not None and stopping.observe(record["epoch"], record["validation_nll"], problem)
-        return any([*(bool(callback(record)) for callback in callbacks), stale])
+    def _restore(self, saved: Mapping[str, Any]) -> None:
+        self.state = State(**saved["state"])
+        self.problem.load_state_dict(saved["problem"])
+        self.stopping.restore(saved["stopping"])
+        self.draws.restore(saved["draws"])
+        for stepper, memory in zip(self._all_steppers(), saved["steppers"], strict=True):
+            stepper.restore(memory)
 
-    per_epoch = n_batches(len(rows), plan.batch_size)
-    n_steps = per_epoch * plan.max_epochs
-    if plan.max_steps is not None:
-        n_steps = min(n_steps, plan.max_steps)
-    clock = time.perf_counter() - state.seconds
-    if progress is not None:
-        progress.begin(state.step / max(n_steps, 1))
-    if plan.with_start and not state.history and not state.step:
-        loss = problem.standing(rows, plan.batch_size) + plan.offset
-        state.finished = tell({"epoch": 0, "step": 0, "loss": loss, "lr": 0.0, "seconds": plan.spent})
-    while steppers and not state.finished and state.step < n_steps:
+    def _all_steppers(self) -> list[Stepper]:
+        return [*self.steppers.values(), *self.samplers.values()]
+
+    def _all_steps(self) -> int:
+        trained = self.n_steps if self.state.trained is None else self.state.trained
+        return trained + (0 if self.plan.sampling is None else self.plan.sampling.n_steps)
+
+    def _budget(self, share: float) -> float | None:
+        """The seconds after which a phase has to be over."""
+        budget = self.plan.time_budget
+        return budget if budget is None or self.plan.sampling is None else share * budget
+
+    def _late(self, share: float) -> bool:
+        budget = self._budget(share)
+        return budget is not None and self.state.seconds >= budget
+
+    def _set_sampling_rates(self, done: float) -> None:
+        """What is not sampled comes to rest before samples are collected."""
+        for group, stepper in self.samplers.items():
+            rate = self.sampling_rates[group]
+            stepper.set_rate(rate if stepper.samples else rate * SCHEDULES["cosine"](done))
+
+    def _advance(self, steppers: Sequence[Stepper]) -> float:
+        """One step; the loss before it, of a chain on average."""
+        state, plan, problem = self.state, self.plan, self.problem
         problem.family.refresh(state.step)
-        decay = SCHEDULES[plan.schedule](_share_done(state, plan, n_steps))
-        for group, stepper in named.items():
-            stepper.set_rate(rates[group] * decay)
-        batch = batch_at(rows, state.step, plan.batch_size, plan.seed)
-        loss = take_step(steppers, Moment(problem, batch, state.step, plan.seed))
+        batch = batch_at(self.rows, state.step, plan.batch_size, plan.seed)
+        loss = take_step(steppers, Moment(problem, batch, state.step, plan.seed)) / problem.n_chains
         if not math.isfinite(loss):
             raise TrainingDiverged(
                 f"the loss became {loss} at step {state.step}; try standardize=True, and where the model has them a "
@@ -143,47 +209,63 @@ def train(
             )
         state.step += 1
         state.loss_sum += loss
-        state.seconds = time.perf_counter() - clock
-        out_of_time = plan.time_budget is not None and state.seconds >= plan.time_budget
-        if state.step % per_epoch == 0 or state.step == n_steps or out_of_time:
-            enough = tell(_close_epoch(state, plan, per_epoch, decay))
-            state.finished = out_of_time or enough or all(stepper.converged for stepper in steppers)
-        if progress is not None:
-            progress.update(_share_done(state, plan, n_steps), state.step, n_steps, f"loss {loss:.4f}")
-        if checkpoint is not None and checkpoint.due():
-            save()
-    problem.zero_grad(set_to_none=True)
-    stopping.bring_back(problem)
-    # Training that has made its own objective worse has been in vain.
-    if beginning and held_out is None:
-        start = state.history[0]["loss"]
-        if problem.standing(rows, plan.batch_size) + plan.offset > start:
-            problem.load_state_dict(beginning)
-            state.history.append({**state.history[-1], "loss": start, "lr": 0.0})
-    problem.settle(rows)
-    state.finished = True
-    save()
-    return state.history
+        state.seconds = time.perf_counter() - self.clock
+        return loss
+
+    def _tell(self, record: dict[str, Any], sampling: bool = False) -> bool:
+        """Write a record down, show it around, and say whether the phase is over."""
+        if self.held_out is not None or self.callbacks:
+            self.problem.settle(self.rows)
+            if len(self.draws):
+                self.problem.keep(self.draws.tensors())
+        if self.held_out is not None:
+            record["validation_nll"] = self.problem.held_out_nll(self.held_out) + self.plan.offset
+        self.state.history.append(record)
+        watched = self.held_out is not None and not sampling
+        stale = watched and self.stopping.observe(record["epoch"], record["validation_nll"], self.problem)
+        told = [bool(callback(record)) for callback in self.callbacks]
+        self.state.finished = self.state.finished or any(told)
+        return any([*told, stale])
+
+    def _show(self, loss: float) -> None:
+        state, n_steps = self.state, self._all_steps()
+        if self.progress is not None:
+            share = _share(state.step, n_steps, state.seconds, self.plan.time_budget)
+            self.progress.update(share, state.step, n_steps, f"loss {loss:.4f}")
+        if self.checkpoint is not None and self.checkpoint.due():
+            self.save()
+
+    def _take_best(self) -> None:
+        """Training is over: go back to the best of what has been seen."""
+        problem, plan, history = self.problem, self.plan, self.state.history
+        problem.zero_grad(set_to_none=True)
+        self.stopping.bring_back(problem)
+        # Training that has made its own objective worse has been in vain.
+        if self.beginning and self.held_out is None:
+            start = history[0]["loss"]
+            if problem.standing(self.rows, plan.batch_size) + plan.offset > start:
+                problem.load_state_dict(self.beginning)
+                history.append({**history[-1], "loss": start, "lr": 0.0})
+
+    def _close_epoch(self, rate: float) -> dict[str, Any]:
+        """The record of the epoch (or the part of one) that has just ended."""
+        state = self.state
+        steps = state.step - (state.history[-1]["step"] if state.history else 0)
+        loss, state.loss_sum = state.loss_sum / steps, 0.0
+        return {
+            "epoch": math.ceil(state.step / self.per_epoch),
+            "step": state.step,
+            "loss": loss + self.plan.offset,
+            "lr": rate,
+            "seconds": self.plan.spent + state.seconds,
+        }
 
 
 def _tensors(problem: Problem) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in problem.state_dict().items()}
 
 
-def _share_done(state: State, plan: Plan, n_steps: int) -> float:
-    """How much of the training is behind us: of its steps, or of its time where that runs out first."""
-    of_time = 0.0 if not plan.time_budget else min(state.seconds / plan.time_budget, 1.0)
-    return max(state.step / n_steps, of_time)
-
-
-def _close_epoch(state: State, plan: Plan, per_epoch: int, decay: float) -> dict[str, Any]:
-    """The record of the epoch (or the part of one) that has just ended."""
-    steps = state.step - (state.history[-1]["step"] if state.history else 0)
-    loss, state.loss_sum = state.loss_sum / steps, 0.0
-    return {
-        "epoch": math.ceil(state.step / per_epoch),
-        "step": state.step,
-        "loss": loss + plan.offset,
-        "lr": plan.lr * decay,
-        "seconds": plan.spent + state.seconds,
-    }
+def _share(step: int, n_steps: int, seconds: float, budget: float | None) -> float:
+    """How much is behind us: of the steps, or of the time where that runs out first."""
+    of_time = 0.0 if not budget else min(seconds / budget, 1.0)
+    return max(step / n_steps, of_time)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
+from torch import Tensor
+
 from candid.engines.problem import Problem
 from candid.marginal import Batch
 
@@ -29,3 +32,11 @@ class Moment:
         loss = self.problem.loss(self.batch)
         loss.backward()
         return float(loss.detach())
+
+    def of_chains(self) -> Tensor:
+        """The same with the loss of each chain."""
+        self.problem.zero_grad(set_to_none=True)
+        with torch.enable_grad():
+            losses = self.problem.losses(self.batch)
+            losses.sum().backward()
+        return losses.detach().reshape(-1)

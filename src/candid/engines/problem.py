@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor, nn
 
 from candid.engines.closed_form import solve_weights
 from candid.engines.rows import Rows, n_batches
-from candid.families import Family, Sparse
+from candid.families import Family, Posterior, Sparse
 from candid.kernels import networks_in
-from candid.likelihoods import Gaussian
+from candid.likelihoods import Gaussian, Likelihood
 from candid.marginal import Batch
 from candid.objectives import EVIDENCES, ROW_OBJECTIVES, predictive
+from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
 from candid.weights import Solved
 
@@ -33,7 +35,7 @@ class Problem(nn.Module):
     Parameters
     ----------
     family : Family
-    likelihood : Gaussian
+    likelihood : Likelihood
     objective : str
         A key of :data:`~candid.objectives.ROW_OBJECTIVES` or :data:`~candid.objectives.EVIDENCES`.
     coefficients : mapping
@@ -47,7 +49,7 @@ class Problem(nn.Module):
     def __init__(
         self,
         family: Family,
-        likelihood: Gaussian,
+        likelihood: Likelihood,
         objective: str,
         coefficients: Mapping[str, float] | None = None,
         prior: HyperPrior | None = None,
@@ -57,16 +59,26 @@ class Problem(nn.Module):
         self.family, self.likelihood = family, likelihood
         self.objective, self.coefficients, self.prior = objective, dict(coefficients or {}), prior
         self.options = dict(options or {})
+        self.draws: dict[str, Tensor] = {}
 
     def loss(self, batch: Batch) -> Tensor:
         """The negative objective per row, estimated from ``batch``; chains, which share nothing, are added up."""
+        return self.losses(batch).sum()
+
+    def losses(self, batch: Batch) -> Tensor:
+        """That of each chain."""
         average, penalties = self._data_term(batch)
         if self.prior is not None:
             penalties = {**penalties, "prior": self.prior.penalty()}
-        loss = -average.sum()
+        losses = -average
         for name, penalty in penalties.items():
-            loss = loss + self.coefficients.get(name, 1.0) * penalty.sum() / batch.total
-        return loss
+            losses = losses + self.coefficients.get(name, 1.0) * penalty / batch.total
+        return losses
+
+    @property
+    def n_chains(self) -> int:
+        """How many models side by side this is."""
+        return self.family.n_chains
 
     def _data_term(self, batch: Batch) -> tuple[Tensor, dict[str, Tensor]]:
         if self.objective in EVIDENCES:
@@ -83,28 +95,60 @@ class Problem(nn.Module):
         per_row = evidence / group.weight.sum(-1)
         return per_row if group is batch else _average(per_row, batch)
 
-    def groups(self, network_apart: bool = True) -> dict[str, list[nn.Parameter]]:
+    def groups(self, network_apart: bool = True, likelihood_apart: bool = False) -> dict[str, list[nn.Parameter]]:
         """Learned parameters by the name under which a method's steppers speak of them.
 
-        Unless ``network_apart``, the parameters of networks are among the rest.
+        Unless ``network_apart``, the parameters of networks are among the rest; and so are those of the likelihood
+        unless ``likelihood_apart``.
         """
         learned = [parameter for parameter in self.parameters() if parameter.requires_grad]
         weights = self.family.weight_parameters()
         points = [parameter for parameter in self.family.point_parameters() if parameter.requires_grad]
         of_networks = {id(parameter) for network in networks_in(self) for parameter in network.parameters()}
+        sites = [parameter for parameter in self.family.site_parameters() if parameter.requires_grad]
         network = [parameter for parameter in learned if network_apart and id(parameter) in of_networks]
-        ids = {id(parameter) for parameter in (*weights, *points, *network)}
+        of_likelihood = {id(parameter) for parameter in self.likelihood.parameters() if likelihood_apart}
+        likelihood = [parameter for parameter in learned if id(parameter) in of_likelihood]
+        ids = {id(parameter) for parameter in (*weights, *points, *sites, *network, *likelihood)}
         rest = [parameter for parameter in learned if id(parameter) not in ids]
-        return {"all": learned, "weights": weights, "points": points, "network": network, "rest": rest}
+        named = {"weights": weights, "points": points, "sites": sites, "network": network, "likelihood": likelihood}
+        return {"all": learned, **named, "rest": rest}
+
+    def keep(self, draws: Mapping[str, Tensor]) -> None:
+        """Take over samples of parameters, by name and with an axis of draws in front, to predict from them."""
+        self.draws = dict(draws)
+        self.family.keep({name.removeprefix("family."): draw for name, draw in self.draws.items()})
+
+    def observed(self) -> Likelihood:
+        """The likelihood as predictions need it: if it was sampled, with all draws of all chains side by side."""
+        return self._likelihood_with(lambda draws: draws.flatten(0, 1))
+
+    def middle(self) -> Problem:
+        """One model in the middle of what has been sampled, if anything has: at the averages of raw values."""
+        family = self.family.middle() if isinstance(self.family, Posterior) else self.family
+        likelihood = self._likelihood_with(lambda draws: draws.mean((0, 1)))
+        return Problem(family, likelihood, self.objective, self.coefficients, self.prior, self.options)
+
+    def _likelihood_with(self, change: Callable[[Tensor], Tensor]) -> Likelihood:
+        """A copy in which those raw values that were sampled are a function of their draws (draw, chain, …)."""
+        likelihood = copy.deepcopy(self.likelihood)
+        for name, parameter in hyperparameters(likelihood):
+            draws = self.draws.get(f"likelihood.{name}.raw")
+            if draws is not None:
+                parameter.raw = nn.Parameter(change(draws))
+        return likelihood
 
     def settle(self, rows: Rows) -> None:
         """Compute what follows from the hyper-parameters in closed form, before anything is predicted."""
         if isinstance(self.family, Sparse) and isinstance(self.family.weights, Solved):
+            assert isinstance(self.likelihood, Gaussian)
             solve_weights(self.family, self.likelihood, rows, residual_is_noise=self.objective == "fitc")
 
     @torch.no_grad()
     def standing(self, rows: Rows, batch_size: int | None = None) -> float:
         """The loss at the present parameters, from all training rows or, of a long table, from some of them.
+
+        It is that of a chain, on average.
 
         A penalty that depends on how many rows there are in a batch is that of ``batch_size`` rows, on average: what
         training minimises.
@@ -117,16 +161,16 @@ class Problem(nn.Module):
         batches = [rows.batch(index[first::count]) for first in range(count)]
         # Σ_b (w_b / Σ_b w_b) loss_b
         weights = torch.stack([batch.weight.sum() for batch in batches])
-        return float((weights / weights.sum()) @ torch.stack([self.loss(batch) for batch in batches]))
+        return float((weights / weights.sum()) @ torch.stack([self.loss(batch) for batch in batches])) / self.n_chains
 
     @torch.no_grad()
     def held_out_nll(self, rows: Rows) -> float:
         """Mean negative log predictive density of rows that training does not see."""
-        predictor = self.family.draft_predictor()
+        predictor, likelihood = self.family.draft_predictor(), self.observed()
         total = 0.0
         for index in torch.arange(len(rows), device=rows.x.device).split(HELD_OUT_CHUNK):
             part = rows.subset(index).to(torch.float64)
-            terms = predictive(predictor.marginal(part.x), self.likelihood.at(None, part.noise), part.y)
+            terms = predictive(predictor.marginal(part.x), likelihood.at(None, part.noise), part.y)
             total += float((part.weight * terms).sum())
         return -total / rows.total
 

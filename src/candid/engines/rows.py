@@ -21,7 +21,7 @@ class Rows:
     x: Tensor  # N×D
     y: Tensor  # N×P
     weight: Tensor  # N
-    noise: Tensor | None = None  # N×P, known noise variances
+    noise: Tensor | None = None  # N×P, known noise variances, or numbers of trials
 
     def __len__(self) -> int:
         return self.x.shape[0]

@@ -15,7 +15,7 @@ from candid.engines.loop import Plan, train
 from candid.engines.problem import Problem
 from candid.engines.rows import Rows, n_batches
 from candid.families import Family
-from candid.likelihoods import Gaussian
+from candid.likelihoods import Likelihood
 from candid.priors import HyperPrior
 
 __all__ = ["SMALL_POINTS", "fit_small"]
@@ -34,7 +34,7 @@ NETWORK_RATE, POINT_RATE, RATE = 0.01, 0.01, 0.05
 
 def fit_small(
     family: Family,
-    likelihood: Gaussian,
+    likelihood: Likelihood,
     prior: HyperPrior | None,
     rows: Rows,
     seed: int,
@@ -50,8 +50,8 @@ def fit_small(
     n_held_out = min(len(rows) // HELD_OUT, MOST_HELD_OUT)
     held_out = rows.subset(order[:n_held_out].sort().values) if n_held_out else None
     index = order[n_held_out:].sort().values
-    # A noise that is known belongs to rows; one that is learned is the same for all.
-    likelihood = likelihood if likelihood.known is None else likelihood.subset(index)
+    # What is known belongs to rows; what is learned is the same for all, and moves in place.
+    likelihood = likelihood if next(likelihood.buffers(), None) is None else likelihood.subset(index)
     rows = rows.subset(index)
     batch_size = min(MOST_ROWS, max(LEAST_ROWS, len(rows) // BATCHES))
     n_steps = math.ceil(STEPS * max(1.0, math.sqrt(len(rows) / MANY_ROWS)))

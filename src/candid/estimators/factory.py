@@ -4,24 +4,36 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from candid.estimators.base import Regressor
+from candid.estimators.bayesian import BayesianGPRegressor
+from candid.estimators.core import Estimator
+from candid.estimators.deep import DeepGPRegressor
 from candid.estimators.exact import ExactGPRegressor
+from candid.estimators.neighbor_classifier import NeighborGPClassifier
 from candid.estimators.neighbors import NeighborGPRegressor
 from candid.estimators.network import NetworkRegressor
 from candid.estimators.sparse import SparseGPRegressor
+from candid.estimators.sparse_classifier import SparseGPClassifier
 from candid.methods import find_method
 
 __all__ = ["ESTIMATORS", "make_gp"]
 
 #: Every estimator class by its name; the only classes that a model file can name.
-ESTIMATORS: dict[str, type[Regressor]] = {
-    cls.__name__: cls for cls in (SparseGPRegressor, ExactGPRegressor, NeighborGPRegressor, NetworkRegressor)
+ESTIMATORS: dict[str, type[Estimator]] = {
+    cls.__name__: cls
+    for cls in (
+        SparseGPRegressor,
+        SparseGPClassifier,
+        ExactGPRegressor,
+        NeighborGPClassifier,
+        NeighborGPRegressor,
+        NetworkRegressor,
+        DeepGPRegressor,
+        BayesianGPRegressor,
+    )
 }
 
 
-def make_gp(
-    name: str, recipe: Literal["candid", "paper"] = "candid", task: str | None = None, **overrides: Any
-) -> Regressor:
+def make_gp(name: str, recipe: Literal["candid", "paper"] = "candid", task: str | None = None, **overrides: Any) -> Any:
     """An estimator for a method, by the name the papers give it.
 
     Parameters
@@ -30,8 +42,8 @@ def make_gp(
         A row of :func:`candid.methods`, e.g. ``"ppgpr-chol"``.
     recipe : {"candid", "paper"}, default="candid"
         Our defaults, or the published protocol with its cold start and its number of epochs.
-    task : {"regression"}, optional
-        Needed only where a method serves several tasks.
+    task : {"regression", "classification"}, optional
+        For methods that serve several tasks; by default the first one.
     **overrides
         Any parameter of the estimator.
 
@@ -44,11 +56,9 @@ def make_gp(
     method = find_method(name)
     if recipe not in ("candid", "paper"):
         raise ValueError(f"recipe must be 'candid' or 'paper', got {recipe!r}")
-    if task is not None and task not in method.tasks:
-        raise ValueError(f"{name} is for {' and '.join(method.tasks)}, not for {task!r}")
+    estimator = ESTIMATORS[method.estimator_for(task)]
     chosen = method.candid if recipe == "candid" else method.published
-    estimator = ESTIMATORS[method.estimator]
     known = set(estimator().get_params())
     for key in overrides.keys() - known:
-        raise ValueError(f"{method.estimator} has no parameter {key!r}; it has {', '.join(sorted(known))}")
+        raise ValueError(f"{estimator.__name__} has no parameter {key!r}; it has {', '.join(sorted(known))}")
     return estimator(**{**method.parameters, **chosen, **overrides})

@@ -19,6 +19,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor
 
 from candid import priors as prior_room
+from candid.estimators.observations import observation_from_spec
 from candid.estimators.scaling import Standardizer
 from candid.estimators.table_predictor import TablePredictor
 from candid.families import predictor_from_spec
@@ -26,7 +27,7 @@ from candid.kernels import adopt, adopt_network, kernel_from_spec, may_be_networ
 
 __all__ = ["ModelFileError", "load", "save"]
 
-FORMAT, VERSION = "candid-model", 4
+FORMAT, VERSION = "candid-model", 5
 # Fitted attributes that are kernels; not every model has them.
 KERNELS = ("kernel_", "mean_kernel_")
 # Parameters that belong to the machine and the moment, not to the model.
@@ -48,6 +49,25 @@ class Stamp(BaseModel):
     version: int
 
 
+class Labels(BaseModel):
+    """The classes of a classifier, and the numpy type of their array."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    dtype: str
+    values: list[bool | int | float | str]
+
+    @classmethod
+    def of(cls, classes: np.ndarray) -> Labels:
+        return cls(dtype=classes.dtype.str, values=classes.tolist())
+
+    def array(self) -> np.ndarray:
+        dtype = np.dtype(self.dtype)
+        if dtype.kind not in "biufUO":
+            raise ValueError(f"labels are numbers or strings, and not of type {self.dtype}")
+        return np.array(self.values, dtype=dtype)
+
+
 class Header(Stamp):
     """The JSON part of a model file."""
 
@@ -56,10 +76,12 @@ class Header(Stamp):
     estimator: str
     parameters: dict[str, Any]
     predictor: dict[str, Any]
+    observation: dict[str, Any]
     kernels: dict[str, dict[str, Any]]
     history: list[dict[str, Any]]
     jitter: float | None  # of GPs
     vector_target: bool
+    classes: Labels | None  # of classifiers
     n_features: int
     feature_names: list[str] | None
 
@@ -81,11 +103,13 @@ def save(estimator: Any, path: str | os.PathLike[str]) -> None:
         version=VERSION,
         estimator=type(estimator).__name__,
         parameters=parameters,
-        predictor=estimator.predictor_.to_spec(),
+        predictor=estimator.predictor_.inner.to_spec(),
+        observation=estimator.predictor_.observation.to_spec(),
         kernels={name: kernel.to_spec() for name, kernel in kernels.items()},
         history=estimator.history_,
         jitter=getattr(estimator, "jitter_", None),
         vector_target=estimator._vector_target,
+        classes=Labels.of(estimator.classes_) if hasattr(estimator, "classes_") else None,
         n_features=estimator.n_features_in_,
         feature_names=None if names is None else [str(name) for name in names],
     ).model_dump_json()
@@ -148,9 +172,11 @@ def _assemble(kind: type, header: Header, tensors: dict[str, Tensor], code: Any)
     estimator._validate_params()
     state = _under("predictor.", tensors)
     n_outputs = len(state["y_scale"])
-    inner = predictor_from_spec(header.predictor, code)
     predictor = TablePredictor(
-        inner, Standardizer.identity(header.n_features), Standardizer.identity(n_outputs), torch.ones(n_outputs)
+        predictor_from_spec(header.predictor, code),
+        Standardizer.identity(header.n_features),
+        Standardizer.identity(n_outputs),
+        observation_from_spec(header.observation),
     )
     predictor.load_state_dict(state, assign=True)
     if header.jitter is not None:
@@ -166,7 +192,9 @@ def _assemble(kind: type, header: Header, tensors: dict[str, Tensor], code: Any)
     estimator._vector_target, estimator.n_features_in_ = header.vector_target, header.n_features
     if header.feature_names is not None:
         estimator.feature_names_in_ = np.asarray(header.feature_names, dtype=object)
-    estimator.noise_ = estimator._shaped(predictor.noise_variance.sqrt().double().numpy())
+    if header.classes is not None:
+        estimator.classes_ = header.classes.array()
+    estimator._report()
     return estimator
 
 
@@ -208,14 +236,20 @@ def _check_sizes(header: Header, tensors: dict[str, Tensor]) -> None:
         whole = tensor.dtype == torch.int64 and name.endswith("active_dims")
         if not whole and tensor.dtype not in (torch.float32, torch.float64):
             raise ValueError(f"a model consists of float32 and float64 tensors, but {name} is {tensor.dtype}")
-    if header.vector_target and len(tensors["predictor.y_scale"]) != 1:
+    n_outputs, n_classes = (
+        len(tensors["predictor.y_scale"]),
+        0 if header.classes is None else len(header.classes.values),
+    )
+    if n_classes and n_outputs != n_classes and (n_outputs, n_classes) != (1, 2):
+        raise ValueError(f"{n_outputs} latent functions do not fit {n_classes} classes")
+    if header.vector_target and not n_classes and n_outputs != 1:
         raise ValueError("the target is a vector, but there are several outputs")
     if header.feature_names is not None and len(header.feature_names) != header.n_features:
         raise ValueError(f"{len(header.feature_names)} feature names do not fit {header.n_features} features")
     most = sum(tensor.numel() for tensor in tensors.values())
     described = [value for value in header.parameters.values() if isinstance(value, dict)]
     modules = [value[kind] for value in described for kind in ("kernel", "network") if kind in value]
-    for size in _sizes([[header.n_features], header.predictor, header.kernels, modules]):
+    for size in _sizes([[header.n_features], header.predictor, header.observation, header.kernels, modules]):
         if size > most:
             raise ValueError("the header asks for larger tensors than the file holds")
 

@@ -16,11 +16,12 @@ import torch
 from candid.engines import Checkpoint, Problem, ProgressBar, Rows, pick_device, threads, train
 from candid.estimators.fingerprint import checkpoint_of
 from candid.estimators.inputs import Table, check_range
+from candid.estimators.observations import observe
 from candid.estimators.scaling import Standardizer
 from candid.estimators.table_predictor import TablePredictor
 from candid.kernels import Kernel, in_units
 
-__all__ = ["Fitted", "Setting", "fit_best", "reached"]
+__all__ = ["Fitted", "Setting", "add_rows", "fit_best", "reached"]
 
 Callback = Callable[[dict[str, Any]], Any]
 
@@ -54,8 +55,8 @@ class Budget:
 class Setting:
     """What a model is built for.
 
-    Standardised rows, the scaling of the inputs, a problem to go on from (or None), which restart it is, the time, and
-    the place of each row in an order that was given (or None).
+    Standardised rows, the scaling of the inputs, a problem to go on from (or None), which restart it is, the time, how
+    many latent functions there are, and the place of each row in an order that was given (or None).
     """
 
     rows: Rows
@@ -63,18 +64,23 @@ class Setting:
     start: Problem | None
     restart: int
     budget: Budget
+    n_latents: int
     place: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A trained problem with all that is needed to predict or to go on training."""
+    """A trained problem with all that is needed to predict or to go on training.
+
+    ``latents`` is the scaling of the latent functions: that of the targets where these are real numbers.
+    """
 
     problem: Problem
     training: Table
     held_out: Table | None
     inputs: Standardizer
     targets: Standardizer
+    latents: Standardizer
     predictor: TablePredictor
     history: list[dict[str, Any]]
     jitter: float
@@ -82,16 +88,18 @@ class Fitted:
     @property
     def kernel(self) -> Kernel:
         """The fitted kernel in the units of the table."""
-        return self._in_units(self.problem.family.kernel, self.targets.scale)
+        return self._in_units(self.problem.family.kernel, self.latents.scale)
 
     @property
     def mean_kernel(self) -> Kernel | None:
         """That of the mean, of unit amplitude, where the mean has one of its own."""
         kernel = getattr(self.problem.family, "mean_kernel", None)
-        return None if kernel is None else self._in_units(kernel, np.ones_like(self.targets.scale))
+        return None if kernel is None else self._in_units(kernel, np.ones_like(self.latents.scale))
 
     def _in_units(self, kernel: Kernel, y_scale: np.ndarray) -> Kernel:
         x_shift, x_scale = torch.as_tensor(self.inputs.shift), torch.as_tensor(self.inputs.scale)
+        if (n_hidden := self.problem.family.hidden_inputs) is not None:
+            x_shift, x_scale = x_shift.new_zeros(n_hidden), x_scale.new_ones(n_hidden)
         return in_units(copy.deepcopy(kernel).double().cpu(), x_scale, torch.as_tensor(y_scale), x_shift)
 
 
@@ -107,6 +115,8 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
     if start is not None:
         training, held_out = start.training.append(training), _joined(start.held_out, held_out)
     estimator._check_table(training)
+    n_latents = estimator._n_latents(training)
+    latents = targets if estimator._real_targets else Standardizer.identity(n_latents)
     place = {"device": pick_device(estimator.device), "dtype": estimator._model_dtype()}
     rows = _tensors(training, inputs, targets, **place)
     held_out_rows = _tensors(held_out, inputs, targets, **place) if held_out is not None else None
@@ -127,9 +137,9 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
             checkpoint = checkpoint_of(estimator, training, [seed, restart, earlier, *_arrays(held_out)])
             if checkpoint is not None:
                 checkpoints.append(checkpoint)
-            setting = Setting(rows, inputs, earlier, restart, budget, training.place)
+            setting = Setting(rows, inputs, earlier, restart, budget, n_latents, training.place)
             problem = estimator._build(setting, seed + restart)
-            callbacks = _informed(estimator.callbacks, lambda problem=problem: _predictor(problem, inputs, targets))
+            callbacks = _informed(estimator.callbacks, lambda problem=problem: _predictor(problem, inputs, latents))
             plan = replace(
                 estimator._plan(setting, problem, seed + restart),
                 time_budget=budget.left(),
@@ -140,13 +150,22 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
             history = train(problem, rows, plan, held_out_rows, checkpoint, callbacks, progress)
             runs.append((reached(history, estimator.patience), problem, history))
     _, problem, history = min(runs, key=lambda run: run[0])
-    predictor = _predictor(problem, inputs, targets)
+    predictor = _predictor(problem, inputs, latents)
     if held_out_rows is not None:
         estimator._complete(predictor, problem.likelihood, held_out_rows)
-    fitted = Fitted(problem, training, held_out, inputs, targets, predictor, history, _jitter(problem))
+    fitted = Fitted(problem, training, held_out, inputs, targets, latents, predictor, history, _jitter(problem))
     for checkpoint in checkpoints:
         checkpoint.delete()
     return fitted
+
+
+def add_rows(estimator: Any, table: Table, fitted: Fitted) -> Fitted:
+    """An earlier fit with more rows to predict from, and the same parameters."""
+    # No order of rows matters any more.
+    training = replace(fitted.training, place=None).append(table)
+    rows = _tensors(table, fitted.inputs, fitted.targets, torch.device("cpu"), torch.float64)
+    estimator._complete(fitted.predictor, fitted.problem.likelihood, rows)
+    return replace(fitted, training=training)
 
 
 def reached(history: list[dict[str, Any]], patience: int | None) -> float:
@@ -177,23 +196,24 @@ def _jitter(problem: Problem) -> float:
 
 
 @torch.no_grad()
-def _predictor(problem: Problem, inputs: Standardizer, targets: Standardizer) -> TablePredictor:
+def _predictor(problem: Problem, inputs: Standardizer, latents: Standardizer) -> TablePredictor:
     """The present parameters as a predictor in the units of the table."""
-    noise = problem.likelihood.at(None).variance.double().cpu().flatten()
-    noise_variance = noise * torch.as_tensor(targets.scale).square()
-    return TablePredictor(problem.family.predictor().cpu(), inputs, targets, noise_variance)
+    return TablePredictor(problem.family.predictor().cpu(), inputs, latents, observe(problem.observed(), latents.scale))
 
 
 def _scalings(estimator: Any, table: Table) -> tuple[Standardizer, Standardizer]:
-    if estimator.standardize:
+    """Of inputs and targets; those that are not real numbers stay what they are."""
+    targets = Standardizer.identity(table.y.shape[1])
+    if not estimator.standardize:
+        return Standardizer.identity(table.x.shape[1]), targets
+    if estimator._real_targets:
         targets = Standardizer.fit(table.y, table.weight)
         if not ((targets.scale > 1 / LARGEST_SCALE) & (targets.scale < LARGEST_SCALE)).all():
             raise ValueError(
                 f"the standard deviation of y is {targets.scale.max():.0e}, so its variance does not fit into a "
                 "float64 number; give y in another unit"
             )
-        return Standardizer.fit(table.x, table.weight), targets
-    return Standardizer.identity(table.x.shape[1]), Standardizer.identity(table.y.shape[1])
+    return Standardizer.fit(table.x, table.weight), targets
 
 
 def _hold_out(table: Table, fraction: float, seed: int) -> tuple[Table, Table | None]:

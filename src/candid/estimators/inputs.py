@@ -8,20 +8,24 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
-__all__ = ["Table", "check_range", "read_inputs", "read_noise", "read_table"]
+__all__ = ["Table", "check_range", "read_classes", "read_inputs", "read_known", "read_table"]
 
 
 # Sorting a longer table would take a noticeable part of the time of its fit.
 MOST_SORTED = 20_000
+# What parameters that know something of each row speak of.
+MEANING = {"alpha": "noise variances", "n_trials": "numbers of trials"}
 
 
 @dataclass(frozen=True)
 class Table:
     """Inputs N×D, targets N×P, weights N (all positive), known noise variances N×P or None.
 
-    ``vector`` tells whether the targets came as a vector, and ``place`` where each row is in an order that was given.
+    Counts have numbers of trials in place of these, if anything, and classes are their numbers. ``vector`` tells
+    whether the targets came as a vector, and ``place`` where each row is in an order that was given.
     """
 
     x: np.ndarray
@@ -55,7 +59,9 @@ class Table:
         if self.y.shape[1] != other.y.shape[1]:
             raise ValueError(f"the model was fitted on {self.y.shape[1]} target(s), these rows have {other.y.shape[1]}")
         if (self.noise is None) != (other.noise is None):
-            raise ValueError("alpha must be set for all rows of a model or for none; fit anew to change that")
+            raise ValueError(
+                "alpha must be set for all rows of a model or for none, and so must n_trials; fit anew to change that"
+            )
         noise = None if self.noise is None or other.noise is None else np.concatenate((self.noise, other.noise))
         parts = ((self.x, other.x), (self.y, other.y), (self.weight, other.weight))
         x, y, weight = (np.concatenate(part) for part in parts)
@@ -70,22 +76,45 @@ class Table:
         return np.concatenate((self.place, self.place.max() + 1 + other.place))
 
 
-def read_table(estimator: Any, X: Any, y: Any, sample_weight: Any, alpha: Any, reset: bool, order: Any = None) -> Table:
+def read_table(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, known: Any, reset: bool, order: Any = None, name: str = "alpha"
+) -> Table:
     """Check training data; rows of weight zero are left out.
 
-    ``order`` holds the indices of the rows, the first one first, where their order matters.
+    ``known`` is what the parameter called ``name`` says of each row. ``order`` holds the indices of the rows, the first
+    one first, where their order matters.
     """
     x, targets = _validated(estimator, _to_host(X), reset, y=_to_host(y))
-    weight = _check_sample_weight(_to_host(sample_weight), x, dtype=np.float64, ensure_non_negative=True, copy=True)
     # The rows are kept for partial_fit, and the caller may use the same array for the next ones.
-    x, targets = np.array(x), np.array(targets)
+    targets = np.array(targets)
     y2d = targets.reshape(len(x), -1)
-    noise = None if alpha is None else read_noise(alpha, y2d.shape)
+    noise = None if known is None else read_known(known, y2d.shape, name)
     place = None if order is None else _read_order(order, len(x))
-    table = Table(x, y2d, weight, noise, targets.ndim == 1, place)
-    if weight.sum() <= 0:
-        raise ValueError("all sample weights are zero: there is nothing to learn from")
-    return (table if weight.all() else table.rows(np.flatnonzero(weight))).merged()
+    table = Table(np.array(x), y2d, _read_weight(sample_weight, x), noise, targets.ndim == 1, place)
+    return _that_count(table).merged()
+
+
+def read_classes(
+    estimator: Any, X: Any, y: Any, sample_weight: Any, reset: bool, classes: Any = None
+) -> tuple[Table, np.ndarray]:
+    """Check training data whose targets are labels; the table has their numbers among the ``classes``.
+
+    Without these, they are the labels of the rows that count, in order.
+    """
+    x, labels = _validated(estimator, _to_host(X), reset, y=_to_host(y), multi_output=False, y_numeric=False)
+    check_classification_targets(labels)
+    weight = _read_weight(sample_weight, x)
+    known = np.unique(labels[weight > 0] if classes is None else np.asarray(_to_host(classes)))
+    strange = np.setdiff1d(labels[weight > 0], known)
+    if len(strange):
+        raise ValueError(
+            f"y has labels {strange[:5].tolist()} that are not among the classes {known[:10].tolist()}; name all "
+            "classes in the first call of partial_fit, or fit anew"
+        )
+    if len(known) < 2:
+        raise ValueError(f"y has only one class, {known.tolist()}; a classifier needs rows of two classes at least")
+    numbers = np.searchsorted(known, labels).clip(max=len(known) - 1).astype(np.float64)
+    return _that_count(Table(np.array(x), numbers[:, None], weight, None, vector=True)).merged(), known
 
 
 def read_inputs(estimator: Any, X: Any) -> np.ndarray:
@@ -97,15 +126,29 @@ def read_inputs(estimator: Any, X: Any) -> np.ndarray:
     return x if x.flags.writeable and min(x.strides) >= 0 else x.copy()
 
 
-def read_noise(alpha: Any, shape: tuple[int, ...]) -> np.ndarray:
-    """Known noise variances as an array of ``shape`` (row × output), from a number, one for each row, or all."""
-    noise = np.asarray(_to_host(alpha), dtype=np.float64)
-    noise = noise[:, None] if noise.ndim == 1 else noise
-    if noise.ndim and noise.shape not in (shape, (shape[0], 1)):
-        raise ValueError(f"alpha must be a number or have one entry for each of the {shape[0]} rows, got {noise.shape}")
-    if not (np.isfinite(noise).all() and (noise >= 0).all()):
-        raise ValueError("alpha holds noise variances: they must be finite and not negative")
-    return np.broadcast_to(noise, shape)
+def read_known(values: Any, shape: tuple[int, ...], name: str = "alpha") -> np.ndarray:
+    """What is known of rows as an array of ``shape`` (row × output), from a number, one for each row, or all."""
+    known = np.asarray(_to_host(values), dtype=np.float64)
+    known = known[:, None] if known.ndim == 1 else known
+    if known.ndim and known.shape not in (shape, (shape[0], 1)):
+        raise ValueError(
+            f"{name} must be a number or have one entry for each of the {shape[0]} rows, but its shape is {known.shape}"
+        )
+    if not (np.isfinite(known).all() and (known >= 0).all()):
+        raise ValueError(f"{name} holds {MEANING[name]}: they must be finite and not negative")
+    return np.broadcast_to(known, shape)
+
+
+def _read_weight(sample_weight: Any, x: np.ndarray) -> np.ndarray:
+    weight = _check_sample_weight(_to_host(sample_weight), x, dtype=np.float64, ensure_non_negative=True, copy=True)
+    if weight.sum() <= 0:
+        raise ValueError("all sample weights are zero: there is nothing to learn from")
+    return weight
+
+
+def _that_count(table: Table) -> Table:
+    """The rows whose weight is not zero."""
+    return table if table.weight.all() else table.rows(np.flatnonzero(table.weight))
 
 
 def _read_order(order: Any, n_rows: int) -> np.ndarray:
@@ -150,10 +193,10 @@ def _validated(estimator: Any, x: Any, reset: bool, **targets: Any) -> Any:
     """Checked inputs, or inputs and targets where ``y`` is given (and then must not be None)."""
     options: dict[str, Any] = {"dtype": np.float64, "reset": reset}
     if targets:
-        options.update(targets, multi_output=True, y_numeric=True)
+        options.update({"multi_output": True, "y_numeric": True, **targets})
     try:
         checked = validate_data(estimator, x, **options)
-        return (checked[0], np.asarray(checked[1], dtype=np.float64)) if targets else checked
+        return (checked[0], np.asarray(checked[1], dtype=np.float64)) if options.get("y_numeric") else checked
     except ValueError as error:
         if "could not convert" in str(error):
             raise ValueError(

@@ -38,6 +38,7 @@ class NeighborParts(GP):
     features: str | tuple[int, ...] | torch.nn.Module | None = None
     weight_decay: float = 0.003
     init: str = "warm"
+    batch_size: int = 128
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GP._parameter_constraints,
@@ -91,7 +92,7 @@ class NeighborParts(GP):
             start.fit(kernel, mean)
         elif setting.start is None:
             self._start_cold(kernel, mean, likelihood, rows, seed)
-        family = self._family(setting, kernel, mean, make_sites(likelihood, rows.y, seed), seed)
+        family = self._family(setting, kernel, mean, make_sites(likelihood, rows.y, rows.weight, seed), seed)
         return Problem(family, likelihood, self._composition().objective, self._coefficients(family), prior)
 
     def _start_cold(self, kernel: Kernel, mean: Mean, likelihood: Any, rows: Rows, seed: int) -> None:

@@ -3,121 +3,45 @@
 from __future__ import annotations
 
 import math
-from numbers import Integral
+from numbers import Real
 from typing import Any, ClassVar, Self
 
-import numpy as np
 import torch
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval
 
-from candid.engines import Plan, Problem, Rows, fit_by_evidence, fit_by_neighbours, n_batches
+from candid.engines import Plan, Problem, Rows, n_batches
 from candid.estimators.base import GPRegressor, gp_estimator
-from candid.estimators.fitting import Fitted, Setting, reached
-from candid.estimators.inputs import Table
+from candid.estimators.fitting import Fitted, Setting, add_rows, reached
+from candid.estimators.inputs import Table, read_table
+from candid.estimators.neighbor_parts import NeighborParts
+from candid.estimators.neighbor_variants import NeighborVariants
 from candid.estimators.table_predictor import TablePredictor
-from candid.families import SEARCHES, Mean, NeighbourPredictor, Neighbours, Vecchia
-from candid.kernels import Kernel, networks_in
-from candid.likelihoods import Gaussian, GaussianSites
-from candid.linalg import ORDERINGS
-from candid.methods import NEIGHBOURS, Composition
+from candid.families import DesignPredictor, EmbeddedPredictor, NeighbourPredictor, Predictor, SubsetPredictor
+from candid.kernels import networks_in
+from candid.likelihoods import Gaussian, Likelihood, StudentT
+from candid.likelihoods.student_t import FREEDOM
 
-__all__ = ["NeighborGPRegressor"]
+__all__ = ["NeighborGP", "NeighborGPRegressor"]
+
+#: What predicts from rows or points nearby.
+Local = NeighbourPredictor | DesignPredictor | SubsetPredictor
 
 # Among how many neighbours "auto" chooses, and the share of the rows that it holds out if the user does not say.
 CANDIDATES, HELD_OUT = (32, 64, 128, 256), 0.1
-# Up to this many rows a warm start is that of the exact marginal likelihood; the share of the time that it may take.
-FEW_ROWS, WARM_SHARE = 500, 0.25
 # From a warm start a step for every so many rows, within these bounds; from a cold one always as many.
 ROWS_PER_STEP, LEAST_STEPS, MOST_STEPS, COLD_STEPS = 20, 20, 600, 1500
-RATE = 0.03
+# A network has more to learn; from a cold start, inducing points have.
+DEEP_PER_STEP, DEEP_STEPS, COLD_POINT_STEPS = 4, 1500, 6400
+# Learning rates: of kernel, mean and noise, of networks, and where there are inducing points, of everything.
+RATE, NETWORK_RATE, POINT_RATE = 0.03, 0.01, 0.01
+# Auxiliary variables of rows: their rate, and how many steps they need at least to get away from their start.
+SITE_RATE, SITE_STEPS = 0.05, 60
 
 
 @gp_estimator
-class NeighborGPRegressor(GPRegressor):
-    """Gaussian process regression from nearest neighbours, for 10² to 10⁷ rows.
-
-    There are no inducing points: each row is conditioned on the k training rows that are nearest to it, with distances
-    in lengthscales, and only kernel, mean and noise are learned. So details of a function are resolved wherever there
-    are rows close enough together, and prediction needs all training rows: model files hold them.
-
-    Parameters
-    ----------
-    objective : {"loo", "mll", "vecchia"}, default="loo"
-        What is maximised: the leave-one-out log-density of each row given its neighbours (LOO-k), the marginal
-        likelihood of groups that consist of a row and its k − 1 neighbours (MLL-k), or the marginal likelihood with
-        each row given its neighbours among the rows before it in some order (Vecchia). Predictions are made in the same
-        way for all of them.
-    n_neighbors : int or "auto", default=64
-        k; in a shorter table, all other rows are neighbours. "auto" trains with 32, 64, 128 and 256 and keeps the model
-        with the best NLL of held-out rows, which are a tenth unless ``validation_fraction`` says otherwise.
-    ordering : {"pca", "maxmin", "random"} or array of shape (N,), default="pca"
-        Of Vecchia's rows: along the first principal component of the inputs; from the middle, always to the row that is
-        farthest from all before it (up to 50,000 rows); at random; or as given, the index of the first row first (for
-        ``partial_fit``, of the new rows, which come after the earlier ones).
-    search : {"exact", "hnsw"}, default="exact"
-        How neighbours are found. A graph ("hnsw") finds most of them, and pays off for predictions from very long
-        tables; not with Vecchia's objective.
-    refresh : int, default=50
-        Steps after which distances follow the lengthscales.
-    init : {"warm", "cold"}, default="warm"
-        Whether kernel and noise start from the exact marginal likelihood (up to 500 rows) or from 150 cheap steps with
-        32 neighbours, or from nothing.
-    batch_size : int, default=128
-    max_epochs : int, optional
-        By default as many as make a step for every twenty rows, from 20 to 600; from a cold start 1500.
-    lr : float, optional
-        By default 0.03.
-    schedule : {"cosine", "step", "thirds", "quarters", "constant"}, default="cosine"
-    kernel : str or Kernel, default="matern52"
-        As for :class:`SparseGPRegressor`, but without a network: neighbours of features would change at every step.
-    validation_fraction : float, default=0.0
-        Share of the rows that is held out to watch the NLL. Once training is over, they are neighbours like any other.
-    ard, mean, likelihood, priors, fixed, alpha, standardize, time_budget, patience, n_restarts, device, dtype, \
-n_threads, predict_dtype, random_state, verbose, checkpoint_dir, callbacks
-        As for :class:`SparseGPRegressor`.
-
-    Attributes
-    ----------
-    n_neighbors_ : int
-        k, as given or chosen.
-    search_ : dict
-        The ``kind`` of search, and its ``recall``: the share of the true neighbours that it finds.
-    predictor_, kernel_, noise_, history_, jitter_, n_features_in_, feature_names_in_
-        As for :class:`SparseGPRegressor`.
-
-    Notes
-    -----
-    A row is never its own neighbour, but a row with the same numbers may be. In tables of up to 20,000 rows such twins
-    are one row of their total weight w, whose other w − 1 copies stay when one of them is left out: they do not count
-    among the k, and otherwise the result is the same.
-
-    Examples
-    --------
-    >>> from sklearn.datasets import load_diabetes
-    >>> from candid import NeighborGPRegressor
-    >>> X, y = load_diabetes(return_X_y=True)
-    >>> gp = NeighborGPRegressor(n_neighbors=32, random_state=0).fit(X, y)
-    >>> mean, std = gp.predict(X[:3], return_std=True)
-    """
-
-    objective: str = "loo"
-    n_neighbors: int | str = 64
-    ordering: str | np.ndarray = "pca"
-    search: str = "exact"
-    refresh: int = 50
-    init: str = "warm"
-    batch_size: int = 128
-
-    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GPRegressor._parameter_constraints,
-        "objective": [StrOptions(set(NEIGHBOURS))],
-        "n_neighbors": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "ordering": [StrOptions(set(ORDERINGS)), "array-like"],
-        "search": [StrOptions(set(SEARCHES))],
-        "refresh": [Interval(Integral, 1, None, closed="left")],
-        "init": [StrOptions({"warm", "cold"})],
-    }
+class NeighborGP(NeighborParts):
+    """How a GP of nearest neighbours is trained; see the final classes for the parameters."""
 
     @property
     def n_neighbors_(self) -> int:
@@ -129,33 +53,8 @@ n_threads, predict_dtype, random_state, verbose, checkpoint_dir, callbacks
         return {"kind": rows.search, "recall": rows.recall(self.n_neighbors_)}
 
     @property
-    def _inner(self) -> NeighbourPredictor:
-        return self.predictor_.inner  # pyright: ignore[reportReturnType]
-
-    def _composition(self) -> Composition:
-        return NEIGHBOURS[self.objective]
-
-    def _model_dtype(self) -> torch.dtype:
-        return getattr(torch, self.dtype)
-
-    def _given_order(self) -> Any:
-        return None if isinstance(self.ordering, str) or self.objective != "vecchia" else self.ordering
-
-    def _check_table(self, table: Table) -> None:
-        if self.objective == "vecchia" and self.search != "exact":
-            raise ValueError(
-                f"with objective='vecchia' each row searches among other rows, and search={self.search!r} has one "
-                "graph of all of them; use search='exact', or objective='loo'"
-            )
-
-    def _make_kernel(self, n_features: int, n_outputs: int, seed: int) -> Kernel:
-        kernel = super()._make_kernel(n_features, n_outputs, seed)
-        if any(networks_in(kernel)):
-            raise ValueError(
-                "neighbours are searched among the inputs, and behind a network other rows are near; use a kernel "
-                "without one, or SparseGPRegressor(features=...)"
-            )
-        return kernel
+    def _inner(self) -> Local:
+        return _behind_network(self.predictor_.inner)
 
     # Training
 
@@ -177,58 +76,183 @@ n_threads, predict_dtype, random_state, verbose, checkpoint_dir, callbacks
         if self.time_budget is not None:
             parameters["time_budget"] = self.time_budget / len(candidates)
         parameters["random_state"] = int(check_random_state(self._repeatable_state()).randint(2**31 - 1))
-        return [type(self)(**{**parameters, "n_neighbors": k})._train(table, None) for k in candidates]
+        trials = [type(self)(**{**parameters, "n_neighbors": k}) for k in candidates]
+        for trial in trials:
+            # What is known of the table
+            trial.__dict__.update({name: value for name, value in vars(self).items() if name not in parameters})
+        return [trial._train(table, None) for trial in trials]
 
     def _plan(self, setting: Setting, problem: Problem, seed: int) -> Plan:
+        rate = POINT_RATE if self.objective == "swsgp" else RATE
+        least = SITE_STEPS if problem.family.site_parameters() else LEAST_STEPS
+        epochs = self._epochs(len(setting.rows), any(networks_in(problem)), least)
         return Plan(
             steppers=self._composition().steppers,
-            max_epochs=self._epochs(len(setting.rows)) if self.max_epochs is None else self.max_epochs,
+            max_epochs=epochs if self.max_epochs is None else self.max_epochs,
             batch_size=self.batch_size,
-            lr=RATE if self.lr is None else self.lr,
+            lr=rate if self.lr is None else self.lr,
+            rates={"network": NETWORK_RATE, "sites": SITE_RATE} if self.lr is None else {},
+            decay={"network": self.weight_decay},
             schedule=self.schedule,
             patience=self.patience,
             seed=seed,
         )
 
-    def _epochs(self, n_rows: int) -> int:
-        warm_steps = min(max(n_rows // ROWS_PER_STEP, LEAST_STEPS), MOST_STEPS)
-        steps = warm_steps if self.init == "warm" else COLD_STEPS
+    def _epochs(self, n_rows: int, deep: bool = False, least: int = LEAST_STEPS) -> int:
+        per_step, most = (DEEP_PER_STEP, DEEP_STEPS) if deep else (ROWS_PER_STEP, MOST_STEPS)
+        cold = COLD_POINT_STEPS if self.objective == "swsgp" else COLD_STEPS
+        steps = min(max(n_rows // per_step, least), most) if self.init == "warm" else cold
         return math.ceil(steps / n_batches(n_rows, self.batch_size))
 
-    def _build(self, setting: Setting, seed: int) -> Problem:
-        rows = setting.rows
-        kernel, mean, likelihood, prior = self._parts(setting, seed)
-        if self.init == "warm" and setting.start is None:
-            fit = fit_by_evidence if len(rows) <= FEW_ROWS else fit_by_neighbours
-            time_left = setting.budget.left()
-            seconds = None if time_left is None else WARM_SHARE * time_left
-            fit(kernel, mean, likelihood, prior, rows, seed, time_budget=seconds)
-        family = self._family(setting, kernel, mean, likelihood.sites(rows.y), seed)
-        return Problem(family, likelihood, self._composition().objective, prior=prior)
+    # More rows
 
-    def _family(self, setting: Setting, kernel: Kernel, mean: Mean, sites: GaussianSites, seed: int) -> Neighbours:
-        rows = setting.rows
-        parts = kernel, mean, rows.x, sites, rows.weight
-        options = {"n_neighbours": self._k(setting.start), "refresh_every": self.refresh}
-        if self.objective == "vecchia":
-            return Vecchia(*parts, self._order(setting, seed), **options).to(rows.x)
-        return Neighbours(*parts, **options, search=self.search, with_copies=True).to(rows.x)
-
-    def _k(self, start: Problem | None) -> int:
-        """The number of neighbours; once it was chosen, it stays."""
-        if self.n_neighbors != "auto":
-            return int(self.n_neighbors)
-        assert start is not None
-        assert isinstance(start.family, Neighbours)
-        return start.family.n_neighbours
-
-    def _order(self, setting: Setting, seed: int) -> torch.Tensor:
-        if setting.place is not None:
-            return torch.as_tensor(setting.place.argsort(), device=setting.rows.x.device)
-        return ORDERINGS[str(self.ordering)](setting.rows.x, seed)
-
-    def _complete(self, predictor: TablePredictor, likelihood: Gaussian, held_out: Rows) -> None:
+    def _complete(self, predictor: TablePredictor, likelihood: Likelihood, held_out: Rows) -> None:
+        outer, inner = predictor.inner, _behind_network(predictor.inner)
+        if isinstance(inner, SubsetPredictor):
+            return
         rows = held_out.to(torch.float64)
-        noise = likelihood.at(None, rows.noise).variance.detach().double().expand_as(rows.y)
-        inner: NeighbourPredictor = predictor.inner  # pyright: ignore[reportAssignmentType]
-        inner.append(rows.x.cpu(), rows.y.cpu(), (noise / rows.weight.unsqueeze(-1)).cpu())
+        x = rows.x.cpu()
+        if isinstance(outer, EmbeddedPredictor):
+            x = outer.features(x.to(outer.dtype))
+        targets, precision = _seen(likelihood, rows, x, inner)
+        inner.append(x, targets.cpu(), (precision * rows.weight.unsqueeze(-1)).reciprocal().cpu())
+
+
+@gp_estimator
+class NeighborGPRegressor(NeighborVariants, NeighborGP, GPRegressor):
+    """Gaussian process regression from nearest neighbours, for 10² to 10⁷ rows.
+
+    Each row is conditioned on the k training rows that are nearest to it, with distances in lengthscales, and only
+    kernel, mean and noise are learned. So details of a function are resolved wherever there are rows close enough
+    together, and prediction needs all training rows: model files hold them. (With ``objective="swsgp"`` there are
+    inducing points in place of the rows.)
+
+    Parameters
+    ----------
+    objective : {"loo", "mll", "vecchia", "swsgp", "alc"}, default="loo"
+        What is maximised: the leave-one-out log-density of each row given its neighbours (LOO-k), the marginal
+        likelihood of groups that consist of a row and its k − 1 neighbours (MLL-k), or the marginal likelihood with
+        each row given its neighbours among the rows before it in some order (Vecchia). Predictions are made in the same
+        way for these. "swsgp": the evidence lower bound of many inducing points, of which each row sees the k nearest.
+        "alc": nothing. For each prediction, k rows are chosen that reduce its variance the most, and a lengthscale
+        (relative to the kernel's) and an amplitude of its own maximise their likelihood. The noise is the model's.
+    n_neighbors : int or "auto", default=64
+        k; in a shorter table, all other rows are neighbours. "auto" trains with 32, 64, 128 and 256 and keeps the model
+        with the best NLL of held-out rows, which are a tenth unless ``validation_fraction`` says otherwise.
+    n_inducing : int, optional
+        Number of inducing points of "swsgp". By default 10,000, or in a shorter table as many as it has rows.
+    beta : float, optional
+        Weight of the penalty of "swsgp", which is the divergence of the points that a row sees, on average over the
+        rows. As published it is 1; then the prior of a value counts only as often as its point is seen. By default it
+        is the number of points divided by k, with which the prior of every value counts once.
+    ordering : {"pca", "maxmin", "random"} or array of shape (N,), default="pca"
+        Of Vecchia's rows: along the first principal component of the inputs; from the middle, always to the row that is
+        farthest from all before it (up to 50,000 rows); at random; or as given, the index of the first row first.
+    search : {"auto", "exact", "hnsw"}, default="auto"
+        How neighbours are found. A graph ("hnsw") finds most of them; building it takes as long as hundreds of steps of
+        training, and it pays off on very long tables: "auto" is exact up to 200,000 rows, and with networks and
+        Vecchia's objective (which have no use for a graph) always.
+    refresh : int, default=50
+        Steps after which the search follows lengthscales, features and inducing points.
+    features : str, tuple of int or torch.nn.Module, optional
+        A network between the inputs and the kernel, as for :class:`SparseGPRegressor`; rows are near if their features
+        are, and the mean function is one of features. Hold out some rows and set ``patience``, as
+        ``make_gp("loo-k-dkl")`` does: a network can learn a table by heart. Not with "swsgp" and "alc".
+    weight_decay : float, default=0.003
+        Of the network.
+    init : {"warm", "cold"}, default="warm"
+        Whether kernel and noise start from the exact marginal likelihood (up to 500 rows) or from 150 cheap steps with
+        32 neighbours, or from nothing. With "alc", which trains no further, "cold" is the published way: one
+        lengthscale for all features, amplitude and noise are medians of those of some small groups of rows. Inducing
+        values start warm from what the rows around them say, and a network is trained, with kernel and noise, in a
+        small model of 32 inducing points.
+    batch_size : int, default=128
+    max_epochs : int, optional
+        By default as many as make a step for every twenty rows, from 20 to 600 (with a network for every four, up to
+        1500); from a cold start 1500 (with inducing points 6400).
+    lr : float, optional
+        By default 0.03, with inducing points 0.01, and for a network 0.01.
+    schedule : {"cosine", "step", "thirds", "quarters", "constant"}, default="cosine"
+    kernel : str or Kernel, default="matern52"
+        As for :class:`SparseGPRegressor`.
+    validation_fraction : float, default=0.0
+        Share of the rows that is held out to watch the NLL. Once training is over, they are neighbours like any other.
+    likelihood : {"gaussian", "student-t"}, default="gaussian"
+        How observations scatter around the latent function. With "student-t" the noise of every row has a scale of its
+        own, which is learned ("loo" only), so that outliers do not mislead the rows around them.
+    freedom : float, optional
+        Degrees of freedom of "student-t", above two; by default they are learned.
+    ard, mean, priors, fixed, alpha, standardize, time_budget, patience, n_restarts, device, dtype, \
+n_threads, predict_dtype, random_state, verbose, checkpoint_dir, callbacks
+        As for :class:`SparseGPRegressor`.
+
+    Attributes
+    ----------
+    n_neighbors_ : int
+        k, as given or chosen.
+    search_ : dict
+        The ``kind`` of search, and its ``recall``: the share of the true neighbours that it finds.
+    predictor_, kernel_, noise_, history_, jitter_, n_features_in_, feature_names_in_
+        As for :class:`SparseGPRegressor`. With "alc", ``history_`` is one record, of plain neighbours.
+
+    Notes
+    -----
+    A row is never its own neighbour, but a row with the same numbers may be. In tables of up to 20,000 rows such twins
+    are one row of their total weight w, whose other w − 1 copies stay when one of them is left out: they do not count
+    among the k, and otherwise the result is the same.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_diabetes
+    >>> from candid import NeighborGPRegressor
+    >>> X, y = load_diabetes(return_X_y=True)
+    >>> gp = NeighborGPRegressor(n_neighbors=32, random_state=0).fit(X, y)
+    >>> mean, std = gp.predict(X[:3], return_std=True)
+    """
+
+    freedom: float | None = None
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        **NeighborVariants._parameter_constraints,
+        **GPRegressor._parameter_constraints,
+        "freedom": [Interval(Real, 2, FREEDOM[1], closed="neither"), None],
+    }
+    _shaping: ClassVar[tuple[str, ...]] = (*NeighborGP._shaping, "likelihood")
+
+    def _make_likelihood(self, rows: Rows) -> Likelihood:
+        if self.likelihood == "student-t":
+            return StudentT.with_freedom(self.freedom, rows.y.shape[1])
+        return super()._make_likelihood(rows)
+
+    def partial_fit(self, X, y, sample_weight=None) -> Self:
+        """Add rows to predict from; kernel, mean and noise stay as they are.
+
+        The first call is a fit. With ``objective="swsgp"``, which predicts from inducing points, training goes on, on
+        all rows seen so far. A model that was loaded from a file is fitted anew. Parameters that shape the model must
+        not have changed.
+        """
+        start = self._goes_on()
+        if start is None or self.objective == "swsgp":
+            return super().partial_fit(X, y, sample_weight)
+        name, known = self._known()
+        self._fitted = add_rows(self, read_table(self, X, y, sample_weight, known, reset=False, name=name), start)
+        return self
+
+
+@torch.no_grad()
+def _seen(likelihood: Likelihood, rows: Rows, x: torch.Tensor, inner: Local) -> tuple[torch.Tensor, torch.Tensor]:
+    """Targets and precisions that new rows have as neighbours; where these depend on f, it is what is predicted."""
+    at_rows = likelihood.at(None, rows.noise)
+    if isinstance(likelihood, Gaussian):
+        mean = variance = torch.zeros_like(rows.y)
+    else:
+        marginal = inner.marginal(x.to(inner.dtype))
+        mean, variance = marginal.mean.to(rows.y), marginal.variance.to(rows.y)
+    targets, precision = at_rows.pseudo_observations(rows.y, mean, variance)
+    return targets.double(), precision.double()
+
+
+def _behind_network(predictor: Predictor) -> Local:
+    inner = predictor.inner if isinstance(predictor, EmbeddedPredictor) else predictor
+    assert isinstance(inner, Local)
+    return inner

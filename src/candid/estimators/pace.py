@@ -44,7 +44,14 @@ class Pace:
 
 
 def warm_pace(
-    n_rows: int, batch_size: int, natural: bool, deviation: float, independence: float, kept: bool, deep: bool = False
+    n_rows: int,
+    batch_size: int,
+    natural: bool,
+    deviation: float,
+    independence: float,
+    kept: bool,
+    deep: bool = False,
+    parting: bool = False,
 ) -> Pace:
     """From a warm start, or from an earlier fit that is ``kept``.
 
@@ -63,9 +70,12 @@ def warm_pace(
         Whether training goes on where an earlier fit has ended, with more rows.
     deep : bool, default=False
         Whether a network is part of the model.
+    parting : bool, default=False
+        Whether mean and covariance start with one kernel and have to part, which takes time however q(u) moves.
     """
     per_epoch = n_batches(n_rows, batch_size)
-    steps = (NATURAL_STEPS if natural else ADAM_STEPS) * max(1.0, math.sqrt(n_rows / MANY_ROWS))
+    quick = natural and not parting
+    steps = (NATURAL_STEPS if quick else ADAM_STEPS) * max(1.0, math.sqrt(n_rows / MANY_ROWS))
     least = min(max(n_rows // 4, LEAST_STEPS[0]), LEAST_STEPS[1])
     epochs = math.ceil(max(min(steps, MOST_EPOCHS * per_epoch), least) / per_epoch)
     share = 1.0 if kept else max(share_of_many(n_rows), LEAST_SHARE)

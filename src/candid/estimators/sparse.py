@@ -1,51 +1,30 @@
-"""GPs with inducing points."""
+"""Regression by GPs with inducing points."""
 
 from __future__ import annotations
 
 from numbers import Integral, Real
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
-from sklearn.utils._param_validation import Interval, StrOptions
-from torch import Tensor
+from sklearn.utils._param_validation import Interval
 
-from candid.engines import Plan, Problem, Rows, match_noise, solve_weights
+from candid.engines import Rows
 from candid.estimators.base import GPRegressor, gp_estimator
-from candid.estimators.fitting import Fitted, Setting
 from candid.estimators.inputs import Table
-from candid.estimators.pace import cold_pace, share_of_many, warm_pace
-from candid.estimators.start import JITTER, Start, seen_by
-from candid.families import (
-    Centred,
-    Conditional,
-    Decoupled,
-    Embedded,
-    Family,
-    Inducing,
-    Mean,
-    NetworkMean,
-    Orthogonal,
-    Sparse,
-    decoupled_kernel,
-    inducing_part,
-)
-from candid.kernels import Deep, Kernel, make_network, networks_in
-from candid.likelihoods import Gaussian
-from candid.methods import COLLAPSED, COLLAPSED_MOST_ROWS, Composition, inducing_points
-from candid.priors import HyperPrior
-from candid.weights import WEIGHTS
+from candid.estimators.sparse_gp import SparseGP
+from candid.likelihoods import Binomial, Likelihood, NegativeBinomial, StudentT
+from candid.likelihoods.student_t import FREEDOM
+from candid.predictive import Predictive
 
 __all__ = ["SparseGPRegressor"]
 
-# q(u) has a closed form for every β > 0, and takes this one for β = 0.
-LEAST_BETA = 1e-3
-# Rounds of L-BFGS for objectives of all rows.
-COLLAPSED_ROUNDS = 6
+# Likelihoods of counts, which are not standardised.
+COUNTS = ("binomial", "negative-binomial")
 
 
 @gp_estimator
-class SparseGPRegressor(GPRegressor):
+class SparseGPRegressor(SparseGP, GPRegressor):
     """Gaussian process regression with inducing points, for 10² to 10⁷ rows.
 
     Parameters
@@ -125,7 +104,16 @@ class SparseGPRegressor(GPRegressor):
         One lengthscale for each feature, or one for all.
     mean : {"constant", "zero", "linear"}, default="constant"
         Prior mean function.
-    likelihood : {"gaussian"}, default="gaussian"
+    likelihood : {"gaussian", "student-t", "binomial", "negative-binomial"}, default="gaussian"
+        How y scatters around the latent function f: with normal noise; with Student's t noise, for outliers; or as
+        counts, successes out of ``n_trials`` with probability 1/(1 + exp(−f)), or any counts, with a mean of r·exp(f)
+        and more variance than Poisson's (r is learned). All but the first are for the objectives "elbo" and
+        "predictive". Counts are not standardised.
+    n_trials : int or array of shape (N,), optional
+        Of binomial counts. If it is an array, new rows have numbers of their own:
+        ``predict_distribution(X, n_trials=...)``.
+    freedom : float, optional
+        Degrees of freedom of Student's t noise, more than 2; by default they are learned.
     priors : dict, optional
         Hyper-parameter name → prior or bound of :mod:`candid.priors`, on the standardised scale.
     fixed : tuple of str, default=()
@@ -165,7 +153,7 @@ class SparseGPRegressor(GPRegressor):
     mean_kernel_ : Kernel
         That of the mean, of unit amplitude, if the mean has one of its own.
     noise_ : float or ndarray
-        Standard deviation of the noise, in units of y.
+        Standard deviation of the noise, in units of y; counts have none.
     history_ : list of dict
         One record for each epoch.
     jitter_ : float
@@ -182,276 +170,72 @@ class SparseGPRegressor(GPRegressor):
     >>> mean, std = gp.predict(X[:3], return_std=True)
     """
 
-    objective: str = "predictive"
-    covariance: str = "full"
-    decouple: str | None = None
-    decoupled: tuple[str, ...] = ("lengthscale",)
-    whiten: str = "mean"
-    omega_weight: float = 0.001
-    omega_scale: str = "paper"
-    features: str | tuple[int, ...] | torch.nn.Module | None = None
-    covariance_features: str | tuple[int, ...] | torch.nn.Module | None = "same"
-    inducing_space: str = "input"
-    weight_decay: float = 0.003
-    beta: float = 0.2
     gamma: float = 1.03
-    n_inducing: int = 500
-    n_mean_inducing: int | None = None
-    init: str | np.ndarray = "warm"
-    optimizer: str = "auto"
-    q_lr: float | None = None
-    batch_size: int = 1000
+    n_trials: int | np.ndarray | None = None
+    freedom: float | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **GPRegressor._parameter_constraints,
-        "objective": [str],
-        "covariance": [StrOptions({"none", "diagonal", "full"})],
-        "decouple": [StrOptions({"inducing", "orthogonal", "kernel", "features", "mean"}), None],
-        "decoupled": [tuple, list],
-        "whiten": [StrOptions({"mean", "covariance"})],
-        "omega_weight": [Interval(Real, 0, None, closed="left")],
-        "omega_scale": [StrOptions({"paper", "n_over_b"})],
-        "features": [str, tuple, list, torch.nn.Module, None],
-        "covariance_features": [str, tuple, list, torch.nn.Module, None],
-        "inducing_space": [StrOptions({"input", "feature"})],
-        "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "beta": [Interval(Real, 0, None, closed="left")],
+        **SparseGP._parameter_constraints,
         "gamma": [Interval(Real, 1, None, closed="neither")],
-        "n_inducing": [Interval(Integral, 1, None, closed="left")],
-        "n_mean_inducing": [Interval(Integral, 1, None, closed="left"), None],
-        "init": [StrOptions({"warm", "kmeans", "random"}), "array-like"],
-        "optimizer": [StrOptions({"auto", "adam", "natural"})],
-        "q_lr": [Interval(Real, 0, None, closed="neither"), None],
+        "n_trials": [Interval(Integral, 1, None, closed="left"), "array-like", None],
+        "freedom": [Interval(Real, 2, FREEDOM[1], closed="neither"), None],
     }
-    _shaping: ClassVar[tuple[str, ...]] = (
-        *GPRegressor._shaping,
-        "covariance",
-        "decouple",
-        "decoupled",
-        "whiten",
-        "omega_weight",
-        "omega_scale",
-        "features",
-        "covariance_features",
-        "inducing_space",
-        "dtype",
-    )
+    _shaping: ClassVar[tuple[str, ...]] = (*SparseGP._shaping, "likelihood")
 
-    def _composition(self) -> Composition:
-        return inducing_points(self.objective, self.covariance, self.decouple, self.optimizer)
+    def _objective_options(self) -> dict[str, float]:
+        return {"gamma": self.gamma} if self.objective == "robust" else {}
 
-    def _model_dtype(self) -> torch.dtype:
-        return torch.float64 if self._collapsed else getattr(torch, self.dtype)
+    # Likelihoods other than the normal one
 
     @property
-    def _collapsed(self) -> bool:
-        """Whether the objective needs all rows at once."""
-        return self.objective in COLLAPSED
+    def _real_targets(self) -> bool:
+        return self.likelihood not in COUNTS
 
-    @property
-    def _warm(self) -> bool:
-        """Whether a new model starts close to the optimum."""
-        return not (isinstance(self.init, str) and self.init in ("kmeans", "random"))
+    def _known(self) -> tuple[str, Any]:
+        if self.alpha is not None and self.likelihood != "gaussian":
+            raise ValueError(f"alpha is a variance of normal noise; likelihood={self.likelihood!r} has none")
+        if (self.likelihood == "binomial") != (self.n_trials is not None):
+            raise ValueError("n_trials, the number of trials in each row, is for likelihood='binomial', which needs it")
+        each = self.likelihood == "binomial" and not isinstance(self.n_trials, Integral)
+        return ("n_trials", self.n_trials) if each else ("alpha", self.alpha)
 
-    @property
-    def _same_features(self) -> bool:
-        return isinstance(self.covariance_features, str) and self.covariance_features == "same"
+    def _make_likelihood(self, rows: Rows) -> Likelihood:
+        n_outputs = rows.y.shape[1]
+        if self.likelihood == "student-t":
+            return StudentT.with_freedom(self.freedom, n_outputs)
+        if self.likelihood == "negative-binomial":
+            return NegativeBinomial(n_outputs=n_outputs)
+        if self.likelihood == "binomial":
+            if rows.noise is not None:
+                return Binomial(rows.noise)
+            assert isinstance(self.n_trials, Integral)
+            return Binomial(torch.full((1, n_outputs), float(self.n_trials)))
+        return super()._make_likelihood(rows)
 
     def _check_table(self, table: Table) -> None:
-        if self._collapsed:
-            self._check_collapsed(len(table))
-        if self.decouple in ("features", "mean") and self.features is None:
-            raise ValueError(f"decouple={self.decouple!r} needs a network: give features, for example features='dc'")
-        if not self._same_features and self.decouple != "features":
-            raise ValueError("covariance_features is for decouple='features'; leave it at 'same', or decouple features")
-        if self.inducing_space == "feature" and self.decouple in ("features", "mean"):
-            raise ValueError(
-                f"with decouple={self.decouple!r} mean and covariance have no features in common, in which inducing "
-                "points could be; use inducing_space='input'"
-            )
-        if self.inducing_space == "feature" and not isinstance(self.init, str):
-            raise ValueError("inducing points that are given are rows of the table; use inducing_space='input'")
+        super()._check_table(table)
+        if self._real_targets:
+            return
+        if (table.y < 0).any() or (table.y != np.floor(table.y)).any():
+            raise ValueError(f"likelihood={self.likelihood!r} is for counts 0, 1, 2, …, and y has other numbers")
+        trials = self.n_trials if table.noise is None else table.noise
+        if self.likelihood == "binomial" and ((table.y > trials).any() or np.any(np.asarray(trials) < 1)):
+            raise ValueError("y must not be larger than n_trials, and there must be one trial at least in each row")
 
-    def _check_collapsed(self, n_rows: int) -> None:
-        if n_rows > COLLAPSED_MOST_ROWS:
-            raise ValueError(
-                f"objective={self.objective!r} needs all rows in memory at once, and {n_rows} are too many (more "
-                f"than {COLLAPSED_MOST_ROWS}); use mini-batches: candid.make_gp('svgp') or candid.make_gp('vfitc')"
-            )
-        if self.covariance != "full":
-            raise ValueError(
-                f"with objective={self.objective!r}, q(u) follows in closed form and has a full covariance; leave "
-                "covariance='full', or use objective='elbo'"
-            )
-        if self.features is not None:
-            raise ValueError(
-                f"objective={self.objective!r} has no mini-batches, which a network needs; use objective='elbo'"
-            )
+    def predict_distribution(self, X, alpha=None, n_trials=None) -> Predictive:
+        """The predictive distribution of each row, in the units of y, of the kind that the likelihood has.
 
-    def _plan(self, setting: Setting, problem: Problem, seed: int) -> Plan:
-        n_rows, steppers = len(setting.rows), self._composition().steppers
-        pace = cold_pace(n_rows, self.batch_size)
-        if self._warm:
-            natural, kept = steppers.get("weights") == "natural", self._kept(setting) is not None
-            deviation, independence = _standard_deviation(problem.family.kernel), _independence(problem.family)
-            deep = any(networks_in(problem))
-            pace = warm_pace(n_rows, self.batch_size, natural, deviation, independence, kept, deep)
-        epochs = COLLAPSED_ROUNDS if self._collapsed else pace.epochs
-        rate = pace.rate if self.lr is None else self.lr
-        return Plan(
-            steppers=steppers,
-            max_epochs=epochs if self.max_epochs is None else self.max_epochs,
-            batch_size=n_rows if self._collapsed else self.batch_size,
-            lr=rate,
-            rates={
-                "weights": pace.q_rate if self.q_lr is None else self.q_lr,
-                "points": pace.point_share * rate,
-                "network": pace.network_rate if self.lr is None else self.lr,
-            },
-            decay={"network": self.weight_decay},
-            schedule=self.schedule,
-            patience=self.patience,
-            seed=seed,
-        )
-
-    def _train(self, table: Table, start: Fitted | None) -> Self:
-        super()._train(table, start)
-        self.__dict__.pop("mean_kernel_", None)
-        if self._fitted.mean_kernel is not None:
-            self.mean_kernel_ = self._fitted.mean_kernel
-        return self
-
-    # The model at its starting point
-
-    def _build(self, setting: Setting, seed: int) -> Problem:
-        kernel, mean, likelihood, prior = self._parts(setting, seed)
-        family = self._kept(setting)
-        if family is not None:
-            family.adopt(kernel, mean)
-        else:
-            how = "random" if isinstance(self.init, str) and self.init == "random" else "kmeans"
-            in_features = self.inducing_space == "feature"
-            start = Start(setting, likelihood, prior, seed, self.weight_decay, self._warm, how, in_features)
-            if self._warm:
-                start.fit(kernel, mean)
-            family = self._family(start, kernel, mean)
-            if self._warm:
-                self._solve(family, likelihood, prior, setting.rows)
-        options = {"gamma": self.gamma} if self.objective == "robust" else {}
-        coefficients = {"kl": self.beta, "omega": self.omega_weight}
-        return Problem(family, likelihood, self.objective, coefficients, prior, options)
-
-    def _make_kernel(self, n_features: int, n_outputs: int, seed: int) -> Kernel:
-        """That of the covariance."""
-        if self.decouple == "mean":
-            features = None
-        else:
-            features = self.features if self._same_features else self.covariance_features
-        return self._kernel_behind(features, n_features, n_outputs, seed)
-
-    def _kernel_behind(self, features: Any, n_features: int, n_outputs: int, seed: int) -> Kernel:
-        """The kernel of the inputs, or of what a network makes of them."""
-        if features is None:
-            return super()._make_kernel(n_features, n_outputs, seed)
-        network = make_network(features, n_features, seed)
-        return Deep(network, super()._make_kernel(network.width, n_outputs, seed))
-
-    def _make_mean(self, kernel: Kernel, n_features: int, n_outputs: int, seed: int) -> Mean:
-        if self.decouple == "mean":
-            return NetworkMean(self.features, n_features, n_outputs, seed=seed)
-        if self.inducing_space == "feature":
-            if not isinstance(kernel, Deep):
-                raise ValueError("inducing_space='feature' needs a network: give features, for example features='dc'")
-            # The mean sees what the inducing points see.
-            n_features = kernel.network.width
-        return super()._make_mean(kernel, n_features, n_outputs, seed)
-
-    def _family(self, start: Start, kernel: Kernel, mean: Mean) -> Sparse | Embedded:
-        """The family with its inducing points in place, and nothing else known."""
-        points = self._points(start, kernel)
-        more = {}
-        if self.decouple in ("inducing", "orthogonal"):
-            more["mean_points"] = start.points(kernel, self.n_mean_inducing or self.n_inducing, start.seed + 1)
-        if self.inducing_space == "feature":
-            assert isinstance(kernel, Deep)
-            return Embedded(kernel.network, self._sparse(start, kernel.base, mean, points, **more))
-        return self._sparse(start, kernel, mean, points, **more)
-
-    def _sparse(
-        self, start: Start, kernel: Kernel, mean: Mean, points: Tensor, mean_points: Tensor | None = None
-    ) -> Sparse:
-        made_of = self._composition()
-        weights = WEIGHTS[str(made_of.weights)](points.shape[-2], tuple(points.shape[:-2])).to(points)
-        jitter = JITTER[points.dtype]
-        if made_of.family == "conditional":
-            omega = {"with_omega": self.omega_weight > 0, "omega_scale": self.omega_scale}
-            mean_kernel = self._mean_kernel(start, kernel, mean)
-            family = Conditional(kernel, mean_kernel, mean, points, weights, jitter, self.whiten, **omega)
-        elif mean_points is not None:
-            kind = Decoupled if made_of.family == "decoupled" else Orthogonal
-            family = kind(kernel, mean, mean_points, points, weights, jitter)
-        else:
-            kind = Centred if made_of.family == "centred" else Inducing
-            family = kind(kernel, mean, points, weights, jitter)
-        return family.to(points)
-
-    def _mean_kernel(self, start: Start, kernel: Kernel, mean: Mean) -> Kernel:
-        """That of the mean: it starts at the covariance's, or has been fitted in the same way."""
-        if self.decouple == "kernel":
-            return decoupled_kernel(kernel, tuple(self.decoupled))
-        if self._same_features:
-            return decoupled_kernel(kernel, ("network",))
-        rows = start.setting.rows
-        own = self._kernel_behind(self.features, rows.x.shape[1], rows.y.shape[1], start.seed + 1).to(rows.x)
-        if self._warm:
-            start.fit(own, mean)
-        return own.unit
-
-    def _solve(self, family: Family, likelihood: Gaussian, prior: HyperPrior | None, rows: Rows) -> None:
-        """Noise and q(v) in closed form."""
-        inducing, rows = inducing_part(family), seen_by(family, rows)
-        assert inducing is not None
-        bound = self.objective in ("elbo", "robust", "sgpr")
-        # A network has been trained together with the noise that belongs to it.
-        if not any(networks_in(family)):
-            match_noise(inducing, likelihood, prior, rows, share=1.0 if bound else 0.5)
-        openness = share_of_many(len(rows)) if self.objective == "predictive" else 0.0
-        solve_weights(inducing, likelihood, rows, max(self.beta, LEAST_BETA), not bound, openness)
-
-    def _kept(self, setting: Setting) -> Sparse | Embedded | None:
-        """The family whose points and q(v) training goes on with.
-
-        A model of few rows had few points; with more rows it may have more, and then starts from new ones. Points that
-        the user gave are as many as they are.
+        Parameters
+        ----------
+        X : array-like of shape (N, D)
+        alpha : float or array-like of shape (N,) or (N, P), optional
+            Known variance of normal noise in these rows, instead of what the model has learned or averaged.
+        n_trials : int or array-like of shape (N,) or (N, P), optional
+            Numbers of trials of binomial counts, where each row has its own.
         """
-        if setting.start is None:
-            return None
-        family = setting.start.family
-        inducing, wanted = inducing_part(family), self.n_inducing if isinstance(self.init, str) else 1
-        return family if inducing is not None and inducing.points.shape[-2] >= wanted else None  # pyright: ignore[reportReturnType]
-
-    def _points(self, start: Start, kernel: Kernel) -> Tensor:
-        """Inducing points of each output, (P, M, D)."""
-        if isinstance(self.init, str):
-            return start.points(kernel, self.n_inducing, start.seed)
-        n_features = start.setting.rows.x.shape[1]
-        given = np.asarray(self.init, dtype=np.float64)
-        if given.ndim != 2 or given.shape[1] != n_features or not len(given):
-            raise ValueError(f"init must have shape (M, {n_features}), a column for each feature; got {given.shape}")
-        if not np.isfinite(given).all():
-            raise ValueError("init has inducing points at NaN or infinity; give finite ones, in the units of X")
-        return start.given(given)
-
-
-@torch.no_grad()
-def _standard_deviation(kernel: Kernel) -> float:
-    """√amplitude, averaged over outputs."""
-    amplitude, _ = kernel.split()
-    return 1.0 if amplitude is None else float(amplitude.double().log().mean().exp().sqrt())
-
-
-def _independence(family: Family) -> float:
-    """Of the quarter of the inducing points that depend on the others the most, that of the freest one."""
-    inducing = inducing_part(family)
-    assert inducing is not None
-    return float(inducing.independence().flatten().quantile(0.25))
+        x = self._inputs(X)
+        if self.likelihood in COUNTS and alpha is not None:
+            raise ValueError(f"alpha is a variance of normal noise; likelihood={self.likelihood!r} has none")
+        name, known = ("n_trials", n_trials) if self.likelihood == "binomial" else ("alpha", alpha)
+        return self._distribution(x, name, known)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,9 +21,10 @@ from candid.engines import (
     place_points,
 )
 from candid.estimators.fitting import Setting
-from candid.families import Centred, Constant, Embedded, Family, Inducing, Mean, NetworkMean, metric_of
+from candid.families import Centred, Constant, Embedded, Family, Inducing, Linear, Mean, NetworkMean, metric_of
 from candid.kernels import Deep, Kernel, Scale, networks_in
-from candid.likelihoods import Gaussian
+from candid.likelihoods import Gaussian, Likelihood
+from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
 from candid.weights import Full
 
@@ -33,8 +36,25 @@ JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
 FEW_ROWS = 500
 # Amplitude of a kernel that should not matter.
 FAINT = 1e-6
+# A latent function that explains nearly all labels is made so many times larger, in variance, at most.
+MOST_LOUDER = 25.0
 # Share of the time that this may take, and that a network may.
 WARM_SHARE, NETWORK_SHARE = 0.25, 0.5
+
+
+@contextmanager
+def _common_lengthscale(kernel: Kernel) -> Iterator[None]:
+    """Lengthscales of all features move together: few labels do not tell features apart."""
+    handles = [
+        parameter.raw.register_hook(lambda grad: grad.mean(-1, keepdim=True).expand_as(grad))
+        for name, parameter in hyperparameters(kernel)
+        if name.rpartition(".")[-1] == "lengthscale" and not parameter.fixed
+    ]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
 
 
 @dataclass(frozen=True)
@@ -44,7 +64,7 @@ class Start:
     Attributes
     ----------
     setting : Setting
-    likelihood : Gaussian
+    likelihood : Likelihood
     prior : HyperPrior or None
     seed : int
     weight_decay : float
@@ -58,7 +78,7 @@ class Start:
     """
 
     setting: Setting
-    likelihood: Gaussian
+    likelihood: Likelihood
     prior: HyperPrior | None
     seed: int
     weight_decay: float
@@ -94,9 +114,25 @@ class Start:
         return self._for_each_output(self.setting.inputs(points))
 
     def _fit_plain(self, kernel: Kernel, mean: Mean) -> None:
-        rows = self.setting.rows
+        if isinstance(self.likelihood, Gaussian):
+            self._fit_gaussian(kernel, mean, self.likelihood, self.setting.rows)
+            return
+        rows, surrogate = self.setting.rows, self.likelihood.surrogate(self.setting.rows.y)
+        stand_ins = Rows(rows.x, surrogate.targets, rows.weight, surrogate.variance)
+        noise = Gaussian(1.0, self.setting.n_latents, surrogate.variance, rows.weight).to(rows.x)
+        few_labels = surrogate.unit is not None and len(rows) <= FEW_ROWS
+        with _common_lengthscale(kernel) if few_labels else nullcontext():
+            self._fit_gaussian(kernel, mean, noise, stand_ins)
+        if noise.noise is None:
+            return
+        self.likelihood.adopt(noise.noise.value, rows.y)
+        _shift(mean, (self.likelihood.surrogate(rows.y).targets - surrogate.targets).mean(0))
+        if surrogate.unit is not None:
+            _multiply(kernel, mean, (surrogate.unit / noise.noise.value).clamp(1.0, MOST_LOUDER).squeeze(-2))
+
+    def _fit_gaussian(self, kernel: Kernel, mean: Mean, likelihood: Gaussian, rows: Rows) -> None:
         fit = fit_by_evidence if len(rows) <= FEW_ROWS else fit_by_neighbours
-        fit(kernel, mean, self.likelihood, self.prior, rows, self.seed, time_budget=self._seconds(WARM_SHARE))
+        fit(kernel, mean, likelihood, self.prior, rows, self.seed, time_budget=self._seconds(WARM_SHARE))
 
     def _fit_deep(self, kernel: Kernel, mean: Mean) -> None:
         """With the network, in a small model."""
@@ -109,10 +145,12 @@ class Start:
         """The kernel as if the mean were constant, then the mean as if there were hardly any kernel."""
         rows = self.setting.rows
         self._fit_plain(kernel, Constant(mean.n_features, mean.n_outputs).to(rows.x))
-        # At first the mean explains nothing.
-        _set_noise(self.likelihood, rows.y.var(0, correction=0))
+        if isinstance(self.likelihood, Gaussian):
+            # At first the mean explains nothing.
+            _set_noise(self.likelihood, rows.y.var(0, correction=0))
         self._fit_small(self._small(Centred, kernel, _faint(kernel), mean))
-        _share_out(kernel, self.likelihood)
+        if isinstance(self.likelihood, Gaussian):
+            _share_out(kernel, self.likelihood)
 
     def _small(self, kind: type[Inducing], kernel: Kernel, own: Kernel, mean: Mean) -> Inducing:
         """A model with few points: of ``kernel``'s rows, or of its features if ``own`` is a kernel of these."""
@@ -129,7 +167,7 @@ class Start:
 
     def _for_each_output(self, points: np.ndarray) -> Tensor:
         rows = self.setting.rows
-        return torch.as_tensor(points).to(rows.x).expand(rows.y.shape[1], *points.shape)
+        return torch.as_tensor(points).to(rows.x).expand(self.setting.n_latents, *points.shape)
 
     def _seconds(self, share: float) -> float | None:
         time_left = self.setting.budget.left()
@@ -154,6 +192,24 @@ def _set_noise(likelihood: Gaussian, variance: Tensor) -> None:
     noise = likelihood.noise
     if noise is not None and not noise.fixed:
         noise.set(variance.expand_as(noise.value).clamp_min(2 * noise.lower))
+
+
+@torch.no_grad()
+def _shift(mean: Mean, amount: Tensor) -> None:
+    """Add a constant, where the mean function has one."""
+    if isinstance(mean, (Constant, Linear)) and not mean.constant.fixed:
+        mean.constant.set(mean.constant.value + amount)
+
+
+@torch.no_grad()
+def _multiply(kernel: Kernel, mean: Mean, factor: Tensor) -> None:
+    """Multiply the variance of each output, as far as a kernel with an amplitude that is not fixed allows."""
+    if not isinstance(kernel, Scale) or kernel.amplitude.fixed:
+        return
+    kernel.amplitude.set(kernel.amplitude.value * factor.reshape(kernel.amplitude.raw.shape))
+    for _, parameter in hyperparameters(mean):
+        if not parameter.fixed:
+            parameter.set(parameter.value * factor.sqrt())
 
 
 @torch.no_grad()

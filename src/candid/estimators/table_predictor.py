@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from candid.estimators.observations import Latent, Observation
 from candid.estimators.scaling import Standardizer
 from candid.families import Joint, Predictor
 from candid.marginal import Marginal
-from candid.predictive import PredictiveMixture, PredictiveNormal
+from candid.predictive import Predictive, PredictiveCategorical
 
 __all__ = ["TablePredictor"]
 
@@ -29,26 +29,27 @@ class TablePredictor(nn.Module):
     standardised in float64 whatever the precision of the inner predictor: a column of dates or coordinates has few
     digits left in float32.
 
-    Attributes
+    Parameters
     ----------
-    noise_variance : Tensor
-        Of each output, in squared units of y.
+    inner : Predictor
+    inputs, targets : Standardizer
+        The latter of the latent function, which has the units of y where y is a real number, and none otherwise.
+    observation : Observation
+        How observations scatter around the latent function.
     """
 
     x_shift: Tensor
     x_scale: Tensor
     y_shift: Tensor
     y_scale: Tensor
-    noise_variance: Tensor
 
-    def __init__(self, inner: Predictor, inputs: Standardizer, targets: Standardizer, noise_variance: Tensor) -> None:
+    def __init__(self, inner: Predictor, inputs: Standardizer, targets: Standardizer, observation: Observation) -> None:
         super().__init__()
-        self.inner = inner
+        self.inner, self.observation = inner, observation
         self.register_buffer("x_shift", torch.as_tensor(inputs.shift))
         self.register_buffer("x_scale", torch.as_tensor(inputs.scale))
         self.register_buffer("y_shift", torch.as_tensor(targets.shift))
         self.register_buffer("y_scale", torch.as_tensor(targets.scale))
-        self.register_buffer("noise_variance", noise_variance)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -57,7 +58,14 @@ class TablePredictor(nn.Module):
 
     @property
     def n_outputs(self) -> int:
+        """Of the latent function: one for each target, or for each of several classes."""
         return self.y_scale.numel()
+
+    @property
+    def noise_variance(self) -> Tensor:
+        """Of each output, in squared units of y, where y is a real number; averaged over sites that differ in it."""
+        variance: Tensor = self.observation.noise_variance  # pyright: ignore[reportAssignmentType]
+        return variance if variance.dim() == 1 else variance.mean((0, 1))
 
     def marginal(self, x: Tensor, mean_only: bool = False) -> Marginal:
         """Latent mean and variances at the rows of ``x`` (row × output), of each site where there are several."""
@@ -86,25 +94,20 @@ class TablePredictor(nn.Module):
         return mean, variance
 
     def distribution(
-        self, x: Tensor, noise: np.ndarray | None = None, vector: bool = False
-    ) -> PredictiveNormal | PredictiveMixture:
-        """Distributions of new observations, in the units of y: where the model has several sites, mixtures of them.
+        self, x: Tensor, known: np.ndarray | None = None, vector: bool = False
+    ) -> Predictive | PredictiveCategorical:
+        """Distributions of new observations, in the units of y, averaged over the sites of the model.
 
-        ``noise`` holds known noise variances of these rows (row × output), instead of those of the model; ``vector``
-        drops the axis of a single output.
+        ``known`` is what is known of how these rows are observed (row × output), instead of what the model says: noise
+        variances, or numbers of trials. ``vector`` drops the axis of a single output.
         """
         parts = list(self.stream(x))
         mean, variance = (
             torch.cat([getattr(part, name) for part in parts], dim=-2).double().numpy() for name in ("mean", "variance")
         )
-        noise = self.noise_variance.double().numpy() if noise is None else noise
-        noise_std = np.broadcast_to(np.sqrt(noise), mean.shape[-2:])
         log_weight = parts[0].log_weight
-        if log_weight is None:
-            return PredictiveNormal(*(_shaped(array, vector) for array in (mean, np.sqrt(variance), noise_std)))
-        by_site = (np.moveaxis(array, 0, -1) for array in (mean, np.sqrt(variance)))
-        means, latent_stds, noise_std = (_shaped(array, vector) for array in (*by_site, noise_std))
-        return PredictiveMixture(means, latent_stds, noise_std, log_weight.double().exp().flatten().numpy())
+        weight = None if log_weight is None else log_weight.double().exp().flatten().numpy()
+        return self.observation.distribution(Latent(mean, variance, weight), known, vector)
 
     def stream(self, x: Tensor, mean_only: bool = False) -> Iterator[Marginal]:
         """Marginals of a table of any length, some rows at a time; without gradients."""
@@ -117,11 +120,3 @@ class TablePredictor(nn.Module):
     def _standardise(self, x: Tensor) -> Tensor:
         standardised = (x.double() - self.x_shift) / self.x_scale
         return standardised.clamp(-FARTHEST, FARTHEST).to(self.dtype)
-
-    def to_spec(self) -> dict[str, Any]:
-        return self.inner.to_spec()
-
-
-def _shaped(array: np.ndarray, vector: bool) -> np.ndarray:
-    """Drop the axis of outputs, the second one, where y is a vector."""
-    return array[:, 0] if vector else array

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 
 from torch import Tensor, nn
 
@@ -24,6 +25,16 @@ class Family(nn.Module, ABC):
     kernel: Kernel  # of GPs
     mean: Mean  # of GPs
     jitter: Tensor  # share of the kernel's diagonal that the last factorisation needed
+
+    @property
+    def n_chains(self) -> int:
+        """How many models side by side a sampler moves."""
+        return 1
+
+    @property
+    def hidden_inputs(self) -> int | None:
+        """How many inputs the kernel has, where these are hidden values; None where they are columns of the table."""
+        return None
 
     @property
     def batchwise(self) -> bool:
@@ -55,6 +66,14 @@ class Family(nn.Module, ABC):
     def point_parameters(self) -> list[nn.Parameter]:
         """Inducing points."""
         return []
+
+    def site_parameters(self) -> list[nn.Parameter]:
+        """Parameters of the size of the data, of which a step concerns some rows only."""
+        return []
+
+    def keep(self, draws: Mapping[str, Tensor]) -> None:
+        """Predict from these samples of parameters; they have an axis of draws in front of their own."""
+        raise TypeError(f"{type(self).__name__} predicts from one value of each parameter, not from samples")
 
     @abstractmethod
     def predictor(self) -> Predictor:

@@ -15,22 +15,18 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from candid.families.base import Family
+from candid.families.embedded_predictor import EmbeddedPredictor
 from candid.families.exact import Exact
 from candid.families.means import Mean
 from candid.families.neighbours import Neighbours
-from candid.families.predictor import Joint, Predictor
 from candid.families.sparse import Sparse
-from candid.kernels import Deep, Features, Kernel, network_from_spec
+from candid.kernels import Deep, Features, Kernel
 from candid.marginal import Batch, Evaluation, JointPrior, LowRankPrior, Marginal
 
-__all__ = ["Embedded", "EmbeddedPredictor", "inducing_part"]
-
-# What describes an embedded predictor.
-PARTS = {"type", "network", "inner"}
+__all__ = ["Embedded", "inducing_part"]
 
 
 class Embedded(Family):
@@ -63,7 +59,7 @@ class Embedded(Family):
 
     @property
     def kernel(self) -> Kernel:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return Deep(self.network, self.inner.kernel)
+        return self.inner.kernel if self.hidden_inputs is not None else Deep(self.network, self.inner.kernel)
 
     @property
     def mean_kernel(self) -> Kernel | None:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -88,6 +84,10 @@ class Embedded(Family):
             self.inner.mean = value
         else:
             super().__setattr__(name, value)
+
+    @property
+    def hidden_inputs(self) -> int | None:
+        return self.inner.hidden_inputs
 
     @property
     def batchwise(self) -> bool:
@@ -133,47 +133,3 @@ def inducing_part(family: Family) -> Sparse | None:
     """The family with inducing points, which may be behind a network; None if there is none."""
     inner = family.inner if isinstance(family, Embedded) else family
     return inner if isinstance(inner, Sparse) else None
-
-
-class EmbeddedPredictor(Predictor):
-    """Predictions of ``inner`` at the features of the inputs.
-
-    Parameters
-    ----------
-    network : Features
-        As fitted; the predictor keeps it.
-    inner : Predictor
-        Of features.
-    """
-
-    def __init__(self, network: Features, inner: Predictor) -> None:
-        super().__init__()
-        self.network, self.inner = network, inner
-        self.n_points = inner.n_points
-        self.requires_grad_(False)
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.inner.dtype
-
-    def marginal(self, x: Float[Tensor, "*#chains n d"], mean_only: bool = False) -> Marginal:
-        return self.inner.marginal(self._features(x), mean_only)
-
-    def joint(self, x: Float[Tensor, "*#chains n d"]) -> Joint:
-        return self.inner.joint(self._features(x))
-
-    def _features(self, x: Tensor) -> Tensor:
-        (features,) = self.network.settled(x)
-        return features
-
-    def to_spec(self) -> dict[str, Any]:
-        return {"type": "embedded", "network": self.network.to_spec(), "inner": self.inner.to_spec()}
-
-    @staticmethod
-    def from_spec(spec: dict[str, Any], code: Any = None) -> EmbeddedPredictor:
-        # The inner predictor may be of any kind, this one among them.
-        from candid.families.rebuild import predictor_from_spec
-
-        if spec.keys() != PARTS:
-            raise ValueError(f"an embedded predictor has the parts {sorted(PARTS)}, but its description {sorted(spec)}")
-        return EmbeddedPredictor(network_from_spec(spec["network"], code), predictor_from_spec(spec["inner"], code))

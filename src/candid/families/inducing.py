@@ -21,7 +21,7 @@ from candid.families.sparse import Sparse
 from candid.kernels import unfold
 from candid.kernels.joint import joint_grams
 from candid.linalg import whiten
-from candid.marginal import Batch, Evaluation, LowRankPrior
+from candid.marginal import Batch, Evaluation, LowRankPrior, Marginal
 
 __all__ = ["Inducing"]
 
@@ -42,11 +42,19 @@ class Inducing(Sparse):
         return whitened, unit.diagonal(rows)
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        whitened, variance = self.features(batch.x, batch.weight)
+        return Evaluation(self.marginal(batch.x, weight=batch.weight), {"kl": self.weights.penalty()})
+
+    def marginal(
+        self,
+        x: Float[Tensor, "*#chains n d"],
+        mean_x: Float[Tensor, "*#chains n e"] | None = None,
+        weight: Float[Tensor, " n"] | None = None,
+    ) -> Marginal:
+        """Marginals of rows whose mean function may see inputs of its own, ``mean_x``."""
+        whitened, variance = self.features(x, weight)
         latent, explained, spread = self.weights.moments(whitened)
         residual = (variance - explained).clamp_min(0.0)
-        marginal = self._marginal(batch.x, latent, residual, spread)
-        return Evaluation(marginal, {"kl": self.weights.penalty()})
+        return self._marginal(x if mean_x is None else mean_x, latent, residual, spread)
 
     def prior(self, batch: Batch) -> LowRankPrior:
         amplitude, _ = self.kernel.split()

@@ -9,9 +9,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from candid.families.axes import for_each_gp
-from candid.families.local import SearchedRows, local_marginal
+from candid.families.local import local_marginal
 from candid.families.means import Mean, mean_from_spec
 from candid.families.predictor import Joint, Predictor
+from candid.families.searched import SearchedRows
 from candid.kernels import Kernel, kernel_from_spec
 from candid.linalg import whiten
 from candid.marginal import Marginal
@@ -73,6 +74,7 @@ class NeighbourPredictor(Predictor):
 
     def append(self, x: Float[Tensor, "n d"], targets: Float[Tensor, "n p"], noise: Float[Tensor, "n p"]) -> None:
         """Add training rows, with noise variances as the constructor takes them."""
+        x, targets, noise = (part.to(self.targets) for part in (x, targets, noise))
         self.rows.append(x)
         self.targets, self.noise = torch.cat([self.targets, targets]), torch.cat([self.noise, noise])
 

@@ -117,11 +117,17 @@ class BasisPredictor(Predictor):
         self.n_points = points.shape[-2]
         self.requires_grad_(False)
 
-    def marginal(self, x: Float[Tensor, "*#chains n d"], mean_only: bool = False) -> Marginal:
+    def marginal(
+        self,
+        x: Float[Tensor, "*#chains n d"],
+        mean_only: bool = False,
+        mean_x: Float[Tensor, "*#chains n e"] | None = None,
+    ) -> Marginal:
+        """See :meth:`Predictor.marginal`; the mean function may see inputs of its own, ``mean_x``."""
         derived = self._derived
         (rows,) = derived.embed(for_each_gp(x))
         cross = derived.at_points_of_mean(rows)
-        mean = self._mean(x, cross)
+        mean = self._mean(x if mean_x is None else mean_x, cross)
         nothing = torch.zeros_like(mean)
         if mean_only:
             return Marginal(mean, nothing, nothing)
@@ -132,7 +138,8 @@ class BasisPredictor(Predictor):
             variance = derived.amplitude.unsqueeze(-1) * variance
         return Marginal(mean, variance.mT, nothing)
 
-    def joint(self, x: Float[Tensor, "*#chains n d"]) -> Joint:
+    def joint(self, x: Float[Tensor, "*#chains n d"], mean_x: Float[Tensor, "*#chains n e"] | None = None) -> Joint:
+        """See :meth:`Predictor.joint`; the mean function may see inputs of its own, ``mean_x``."""
         derived = self._derived
         (rows,) = derived.embed(for_each_gp(x))
         cross = derived.at_points_of_mean(rows)
@@ -141,7 +148,8 @@ class BasisPredictor(Predictor):
         if derived.amplitude is not None:
             covariance = covariance * derived.amplitude[..., None, None]
         # Rounding leaves the two triangles a little apart, which matters where nearly everything cancels.
-        return Joint(self._mean(x, cross), 0.5 * (covariance + covariance.mT))
+        mean = self._mean(x if mean_x is None else mean_x, cross)
+        return Joint(mean, 0.5 * (covariance + covariance.mT))
 
     def _mean(self, x: Tensor, cross: Tensor) -> Tensor:
         # mu(x) + kᵀ c

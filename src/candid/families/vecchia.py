@@ -16,11 +16,11 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from candid.families.local import SearchedRows, metric_of
 from candid.families.means import Mean
 from candid.families.neighbours import Neighbours
+from candid.families.searched import SearchedRows, compared_by
 from candid.kernels import Kernel
-from candid.likelihoods import GaussianSites
+from candid.likelihoods import Sites
 from candid.marginal import Batch, Marginal
 
 __all__ = ["Vecchia"]
@@ -32,8 +32,9 @@ class OrderedRows(SearchedRows):
     order: Tensor
     place: Tensor
 
-    def __init__(self, x: Float[Tensor, "n d"], metric: Float[Tensor, " d"], order: Int[Tensor, " n"]) -> None:
-        super().__init__(x, metric, persistent=False)
+    def __init__(self, kernel: Kernel, x: Float[Tensor, "n d"], order: Int[Tensor, " n"]) -> None:
+        network, metric = compared_by(kernel, x)
+        super().__init__(x, metric, persistent=False, network=network)
         self.register_buffer("order", order, persistent=False)
         # Where in the order each row is.
         self.register_buffer("place", order.argsort(), persistent=False)
@@ -43,7 +44,7 @@ class OrderedRows(SearchedRows):
     ) -> Int[Tensor, "*chains n near"]:
         """Which of the rows before rows ``index`` are nearest to these; −1 where there are fewer than k."""
         before = self.place[index].expand(x.shape[:-1]).flatten()
-        queries = self._scaled(x.detach()).flatten(0, -2)
+        queries = self._scaled(self.seen(x)).flatten(0, -2)
         found = self._prepared().nearest(queries, k, before=before).unflatten(0, x.shape[:-1])
         return torch.where(found < 0, -1, self.order[found.clamp_min(0)])
 
@@ -71,13 +72,13 @@ class Vecchia(Neighbours):
         kernel: Kernel,
         mean: Mean,
         x: Float[Tensor, "n d"],
-        sites: GaussianSites,
+        sites: Sites,
         weight: Float[Tensor, " n"],
         order: Int[Tensor, " n"],
         **options: Any,
     ) -> None:
         super().__init__(kernel, mean, x, sites, weight, **options)
-        self.rows = OrderedRows(x, metric_of(kernel, x.shape[-1]).to(x), order)
+        self.rows = OrderedRows(kernel, x, order)
 
     def groups(self, batch: Batch) -> Batch:
         """Rows are taken one by one, not in groups."""

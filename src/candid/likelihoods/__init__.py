@@ -1,13 +1,16 @@
 """p(y | f): how observations scatter around the latent function."""
 
-from candid.likelihoods.base import Likelihood
+from candid.likelihoods.auxiliary import AuxiliarySites, PolyaGammaSites, StudentTSites, make_sites
+from candid.likelihoods.base import Likelihood, Sites, Surrogate
 from candid.likelihoods.bernoulli import Bernoulli
 from candid.likelihoods.counts import Binomial, NegativeBinomial
 from candid.likelihoods.gaussian import Gaussian, GaussianRows, GaussianSites
+from candid.likelihoods.one_against_all import OneAgainstAll
 from candid.likelihoods.softmax import Softmax
 from candid.likelihoods.student_t import StudentT
 
 __all__ = [
+    "AuxiliarySites",
     "Bernoulli",
     "Binomial",
     "Gaussian",
@@ -15,6 +18,12 @@ __all__ = [
     "GaussianSites",
     "Likelihood",
     "NegativeBinomial",
+    "OneAgainstAll",
+    "PolyaGammaSites",
+    "Sites",
     "Softmax",
     "StudentT",
+    "StudentTSites",
+    "Surrogate",
+    "make_sites",
 ]

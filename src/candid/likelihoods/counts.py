@@ -13,11 +13,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from candid.likelihoods.base import Likelihood
+from candid.likelihoods import polya_gamma
+from candid.likelihoods.base import Likelihood, Surrogate
 from candid.likelihoods.quadrature import average, log_average, window
 from candid.parameters import positive
 
 __all__ = ["Binomial", "BinomialRows", "NegativeBinomial", "NegativeBinomialRows"]
+
+# Between these the inverse of a concentration starts.
+EXCESS = (0.01, 10.0)
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,15 @@ class BinomialRows:
     def log_expected_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """log E p(y|f) for f ~ N(mean, variance)."""
         return self._ways(y) + _log_expected_power(y, self.trials - y, mean, variance)
+
+    def expected_log_bound(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """A lower bound of E log p(y|f) by Pólya–Gamma variables."""
+        trials = self.trials.expand_as(y)
+        return self._ways(y) + polya_gamma.expected_log_bound(trials, y - 0.5 * trials, mean, variance)
+
+    def pseudo_observations(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Targets and precisions by Pólya–Gamma variables."""
+        return _pseudo_observations(self.trials.expand_as(y), y - 0.5 * self.trials, mean, variance)
 
     def _ways(self, y: Tensor) -> Tensor:
         # log n!/(y! (n − y)!)
@@ -53,6 +66,15 @@ class NegativeBinomialRows:
     def log_expected_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """log E p(y|f) for f ~ N(mean, variance)."""
         return self._ways(y) + _log_expected_power(y, self.concentration, mean, variance)
+
+    def expected_log_bound(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """A lower bound of E log p(y|f) by Pólya–Gamma variables."""
+        power, slope = y + self.concentration, 0.5 * (y - self.concentration)
+        return self._ways(y) + polya_gamma.expected_log_bound(power, slope, mean, variance)
+
+    def pseudo_observations(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """Targets and precisions by Pólya–Gamma variables."""
+        return _pseudo_observations(y + self.concentration, 0.5 * (y - self.concentration), mean, variance)
 
     def _ways(self, y: Tensor) -> Tensor:
         # log Γ(y + r)/(Γ(r) y!)
@@ -76,19 +98,29 @@ class Binomial(Likelihood):
         # Data, not parameters: checkpoints do without them.
         self.register_buffer("trials", trials, persistent=False)
 
-    def at(self, index: Tensor | None = None, trials: Tensor | None = None) -> BinomialRows:
-        """The likelihood of training rows ``index``, or of other rows, which have to say their ``trials``."""
-        if index is None and trials is not None:
-            return BinomialRows(trials)
-        if len(self.trials) == 1:
+    @property
+    def constant(self) -> bool:
+        """Whether one row of numbers holds everywhere."""
+        return len(self.trials) == 1
+
+    def at(self, index: Tensor | None = None, known: Tensor | None = None) -> BinomialRows:
+        """The likelihood of training rows ``index``, or of other rows, whose numbers of trials must be ``known``."""
+        if index is None and known is not None:
+            return BinomialRows(known)
+        if self.constant:
             return BinomialRows(self.trials)
         if index is None:
             raise ValueError("rows that are not training rows need their numbers of trials")
         return BinomialRows(self.trials[index])
 
+    def surrogate(self, y: Tensor) -> Surrogate:
+        # The empirical logit, with its usual variance
+        successes, failures = y + 0.5, self.trials - y + 0.5
+        return Surrogate(torch.log(successes / failures), 1 / successes + 1 / failures)
+
     def subset(self, index: Tensor) -> Binomial:
         part = copy.deepcopy(self)
-        if len(part.trials) > 1:
+        if not part.constant:
             part.trials = part.trials[index]
         return part
 
@@ -111,8 +143,19 @@ class NegativeBinomial(Likelihood):
         super().__init__()
         self.concentration = positive(torch.full((*batch_shape, 1, n_outputs), concentration))
 
-    def at(self, index: Tensor | None = None) -> NegativeBinomialRows:
+    def at(self, index: Tensor | None = None, known: Tensor | None = None) -> NegativeBinomialRows:
         return NegativeBinomialRows(self.concentration.value)
+
+    def surrogate(self, y: Tensor) -> Surrogate:
+        # mean = r·exp(f)
+        return Surrogate(torch.log(y + 0.5) - self.concentration.value.detach().log())
+
+    @torch.no_grad()
+    def adopt(self, noise: Tensor, y: Tensor) -> None:
+        # Around its mean, the logarithm of a count has a variance of about 1/mean + 1/r.
+        if not self.concentration.fixed:
+            excess = noise - torch.exp(-torch.log(y + 0.5).mean(0))
+            self.concentration.set(excess.clamp(*EXCESS).reciprocal())
 
 
 def _expected_log_power(successes: Tensor, failures: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
@@ -132,6 +175,12 @@ def _log_expected_power(successes: Tensor, failures: Tensor, mean: Tensor, varia
         return successes * torch.sigmoid(-f) - failures * torch.sigmoid(f)
 
     return log_average(log_power, mean, variance, window(log_power, slope, mean, variance))
+
+
+def _pseudo_observations(power: Tensor, slope: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+    """Of σ(f)^a σ(−f)^b, with power = a + b and slope = (a − b)/2."""
+    precision = power * polya_gamma.mean_precision(torch.sqrt(mean.square() + variance))
+    return slope / precision, precision
 
 
 def _log_power(f: Tensor, successes: Tensor, failures: Tensor) -> Tensor:

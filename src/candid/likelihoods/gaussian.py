@@ -7,8 +7,9 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
+from candid.likelihoods.base import Likelihood, Sites, Surrogate
 from candid.parameters import positive
 
 __all__ = ["Gaussian", "GaussianRows", "GaussianSites"]
@@ -37,6 +38,10 @@ class GaussianRows:
         total = variance + self.variance
         return -0.5 * (LOG_2PI + total.log() + (y - mean).square() / total)
 
+    def pseudo_observations(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """The observations themselves, and their precision 1/σ²."""
+        return y, self.variance.reciprocal().expand_as(y)
+
     def blurred(self, variance: Tensor) -> GaussianRows:
         """The likelihood p(y|g) = E p(y|g + e) for e ~ N(0, variance), as one of the same kind."""
         return GaussianRows(self.variance + variance)
@@ -57,7 +62,7 @@ class GaussianRows:
         return (gamma / g) * torch.expm1(-0.5 * (normaliser + misfit))
 
 
-class Gaussian(nn.Module):
+class Gaussian(Likelihood):
     """Gaussian noise, one variance for each output.
 
     Parameters
@@ -109,12 +114,15 @@ class Gaussian(nn.Module):
             part.known = part.known[index]
         return part
 
+    def surrogate(self, y: Tensor) -> Surrogate:
+        return Surrogate(y, self.known)
+
     def sites(self, y: Tensor) -> GaussianSites:
         """What a family that conditions on the data sees of it."""
         return GaussianSites(self, y)
 
 
-class GaussianSites(nn.Module):
+class GaussianSites(Sites):
     """Targets and noise variances of the training rows, for families that condition on the data."""
 
     targets: Tensor

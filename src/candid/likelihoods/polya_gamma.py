@@ -5,7 +5,8 @@ variance 1/ω. Here are the density of PG(1, 0), and a log-normal q(ω) with its
 
 References
 ----------
-Polson, Scott, Windle (2013): the augmentation. Biane, Pitman, Yor (2001): both series of the density.
+Polson, Scott, Windle (2013): the augmentation. Biane, Pitman, Yor (2001): both series of the density. Wenzel,
+Galy-Fajou, Donner, Kloft, Opper (2019): the bound for Gaussian processes.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+from torch.nn.functional import logsigmoid
 
 from candid.likelihoods.quadrature import gauss_hermite
 
-__all__ = ["CLOSEST_LOCATION", "CLOSEST_SCALE", "LogNormal", "log_density"]
+__all__ = ["CLOSEST_LOCATION", "CLOSEST_SCALE", "LogNormal", "expected_log_bound", "log_density", "mean_precision"]
 
 # The log-normal distribution that is closest to PG(1, 0).
 CLOSEST_LOCATION, CLOSEST_SCALE = -1.69, 0.77
@@ -26,7 +28,30 @@ CLOSEST_LOCATION, CLOSEST_SCALE = -1.69, 0.77
 BORDER = 0.25
 # Good to 1e-6 for scales up to 1; the closest log-normal to PG(1, c) has a smaller scale than that to PG(1, 0).
 N_NODES = 32
+# Below this, c² is a rounding error of one.
+SMALL = 1e-3
 LOG_2PI = math.log(2 * math.pi)
+
+
+def mean_precision(c: Tensor) -> Tensor:
+    """E ω = tanh(c/2)/(2c) for ω ~ PG(1, c), c ≥ 0."""
+    # Where c is small, the series ¼ − c²/48
+    small = c < SMALL
+    safe = torch.where(small, 1.0, c)
+    return torch.where(small, 0.25 - c.square() / 48, torch.tanh(0.5 * safe) / (2 * safe))
+
+
+def expected_log_bound(power: Tensor, slope: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """Lower bound of E log σ(f)^a σ(−f)^b for f ~ N(mean, variance), with power = a + b and slope = (a − b)/2.
+
+    With ω ~ PG(power, c) and c² = E f² it is the best one; as c is held fixed when this is differentiated, what moves
+    the mean or the variance sees a normal likelihood of precision E ω.
+    """
+    square = mean.square() + variance
+    c = square.detach().sqrt()
+    # (a + b)(log σ(c) − c/2 − ½ E[ω](f² − c²)) + (a − b)/2 · f
+    fixed = logsigmoid(c) - 0.5 * c
+    return power * (fixed - 0.5 * mean_precision(c) * (square - square.detach())) + slope * mean
 
 
 def log_density(omega: Tensor) -> Tensor:
@@ -45,6 +70,10 @@ class LogNormal:
         """ω as a function of standard normal numbers, through which it can be differentiated."""
         return torch.exp(self.location + self.scale * noise)
 
+    def moment(self, power: int) -> Tensor:
+        """E ω^power = exp(power·location + ½ power²·scale²)."""
+        return torch.exp(power * self.location + 0.5 * power**2 * self.scale.square())
+
     def divergence(self, n_nodes: int = N_NODES) -> Tensor:
         """KL(q ‖ PG(1, 0)).
 
@@ -52,9 +81,7 @@ class LogNormal:
         """
         nodes, weights = gauss_hermite(n_nodes, self.location.dtype, self.location.device)
         logarithms = self.location.unsqueeze(-1) + self.scale.unsqueeze(-1) * nodes
-        # E ω^±1 = exp(±location + ½ scale²)
-        half = 0.5 * self.scale.square()
-        known = 0.125 * torch.exp(half - self.location) + 0.5 * math.pi**2 * torch.exp(half + self.location)
+        known = 0.125 * self.moment(-1) + 0.5 * math.pi**2 * self.moment(1)
         # E log q = −location − log scale − ½ log 2πe
         negative_entropy = -self.location - self.scale.log() - 0.5 * (LOG_2PI + 1)
         return negative_entropy + known - _regular_part(logarithms) @ weights

@@ -18,13 +18,15 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from candid.likelihoods.base import Likelihood
+from candid.likelihoods import polya_gamma
+from candid.likelihoods.base import Likelihood, Surrogate
 from candid.likelihoods.quadrature import deviation_of
 
 __all__ = ["Softmax", "SoftmaxRows"]
 
 N_NODES = 256
 SHIFT_STEPS = 20
+SHIFT_ROUNDS = 3
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,21 @@ class SoftmaxRows:
         label = _label(y, mean)
         return _log_shifted_average(label, mean, deviation, _shift(label, mean, deviation), self._nodes(mean))
 
+    def pseudo_observations(
+        self, y: Float[Tensor, "n 1"], mean: Float[Tensor, "n k"], variance: Float[Tensor, "n k"]
+    ) -> tuple[Float[Tensor, "n k"], Float[Tensor, "n k"]]:
+        """Of the bound log Σ exp(f) ≤ a + Σ log(1 + exp(f − a)) (Bouchard 2007) with Pólya–Gamma variables in it."""
+        # Where all classes are alike, the best a is log(K − 1) above them.
+        shift = mean.mean(-1, keepdim=True) + math.log(max(mean.shape[-1] - 1, 1))
+        for _ in range(SHIFT_ROUNDS):
+            precision = polya_gamma.mean_precision(torch.sqrt((mean - shift).square() + variance))
+            # Σ E[ω](mean − a) = 1 − K/2
+            total = (precision * mean).sum(-1, keepdim=True) + 0.5 * mean.shape[-1] - 1
+            shift = total / precision.sum(-1, keepdim=True)
+        precision = polya_gamma.mean_precision(torch.sqrt((mean - shift).square() + variance))
+        chosen = one_hot(y.squeeze(-1).long(), mean.shape[-1]).to(mean.dtype)
+        return shift + (chosen - 0.5) / precision, precision
+
     def log_class_probabilities(
         self, mean: Float[Tensor, "*axes n k"], variance: Float[Tensor, "*#axes n k"]
     ) -> Float[Tensor, "*axes n k"]:
@@ -72,18 +89,29 @@ class Softmax(Likelihood):
 
     Parameters
     ----------
+    n_classes : int, optional
+        K, which only a start needs to know before there are latent values.
     n_nodes : int
         How many points the averages are taken over; a power of two.
     """
 
-    def __init__(self, n_nodes: int = N_NODES) -> None:
+    def __init__(self, n_classes: int | None = None, n_nodes: int = N_NODES) -> None:
         super().__init__()
         if n_nodes < 2 or n_nodes & (n_nodes - 1):
             raise ValueError(f"n_nodes must be a power of two, got {n_nodes}")
-        self.n_nodes = n_nodes
+        self.n_classes, self.n_nodes = n_classes, n_nodes
 
-    def at(self, index: Tensor | None = None) -> SoftmaxRows:
+    def at(self, index: Tensor | None = None, known: Tensor | None = None) -> SoftmaxRows:
         return SoftmaxRows(self.n_nodes)
+
+    def surrogate(self, y: Tensor) -> Surrogate:
+        # Around f = 0 each class has probability p = 1/K, and its label says of f what (label − p)/p(1 − p) says with
+        # noise of variance 1/p(1 − p).
+        n_classes = int(y.max()) + 1 if self.n_classes is None else self.n_classes
+        share = 1 / n_classes
+        unit = 1 / (share * (1 - share))
+        chosen = one_hot(y.squeeze(-1).long(), n_classes).to(y.dtype)
+        return Surrogate(unit * (chosen - share), unit=unit)
 
 
 def _label(y: Tensor, mean: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from candid.likelihoods.base import Likelihood
+from candid.likelihoods.base import Likelihood, Surrogate
 from candid.likelihoods.quadrature import positions
 from candid.parameters import Hyperparameter, positive
 
@@ -26,6 +26,8 @@ SCALE_FLOOR = 1e-2
 # Up to two degrees of freedom there is no variance; a thousand are nearly Gaussian, and their nodes still close enough
 # for rows that are a thousand scales away.
 FREEDOM = (2.0, 1e3)
+# Standard deviations beyond which a start takes rows for outliers.
+OUTLYING = 4.0
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,13 @@ class StudentTRows:
         log_normal = -0.5 * (math.log(2 * math.pi) + total.log() + square / total)
         return torch.logsumexp(log_weight + log_normal, dim=0) - torch.logsumexp(log_weight, dim=0)
 
+    def pseudo_observations(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """The observations themselves, with precision E[λ]/s² of the best gamma distribution of λ."""
+        # E λ = (ν + 1)/(ν + E(y − f)²/s²)
+        square = self.scale.square()
+        misfit = ((y - mean).square() + variance) / square
+        return y, (self.freedom + 1) / ((self.freedom + misfit) * square)
+
 
 class StudentT(Likelihood):
     """Student's t noise; scale and degrees of freedom are learned, one of each for every output.
@@ -80,8 +89,32 @@ class StudentT(Likelihood):
         self.scale = positive(torch.full(shape, scale), floor=SCALE_FLOOR)
         self.freedom = Hyperparameter(torch.full(shape, freedom), *FREEDOM)
 
-    def at(self, index: Tensor | None = None) -> StudentTRows:
+    @classmethod
+    def with_freedom(cls, freedom: float | None, n_outputs: int) -> StudentT:
+        """With given degrees of freedom, which then are not learned, or with None, which start at four."""
+        if freedom is None:
+            return cls(n_outputs=n_outputs)
+        likelihood = cls(freedom=freedom, n_outputs=n_outputs)
+        likelihood.freedom.fix()
+        return likelihood
+
+    def at(self, index: Tensor | None = None, known: Tensor | None = None) -> StudentTRows:
         return StudentTRows(self.scale.value, self.freedom.value)
+
+    def surrogate(self, y: Tensor) -> Surrogate:
+        # Outliers, by the median and the median distance from it, come closer.
+        centre = y.median(0).values
+        distance = OUTLYING * 1.4826 * (y - centre).abs().median(0).values
+        near = centre + (y - centre).clamp(-distance, distance)
+        return Surrogate(torch.where(distance > 0, near, y))
+
+    @torch.no_grad()
+    def adopt(self, noise: Tensor, y: Tensor) -> None:
+        # noise = s²ν/(ν − 2)
+        if not self.scale.fixed:
+            freedom = self.freedom.value
+            square = noise * (freedom - 2) / freedom
+            self.scale.set(square.sqrt().clamp_min(2 * self.scale.lower).expand_as(self.scale.raw))
 
 
 def _expected_log1p_square(square: Tensor, variance: Tensor) -> Tensor:

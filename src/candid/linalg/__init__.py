@@ -7,7 +7,7 @@ from candid.linalg.conditional import condition
 from candid.linalg.density import normal_log_density
 from candid.linalg.divergence import divergence_from_standard
 from candid.linalg.low_rank import low_rank_log_density
-from candid.linalg.neighbours import ApproximateIndex, NeighbourIndex, nearest
+from candid.linalg.neighbours import ApproximateIndex, Graph, NeighbourIndex, nearest
 from candid.linalg.ordering import ORDERINGS
 from candid.linalg.projection import project
 from candid.linalg.relative import (
@@ -17,19 +17,32 @@ from candid.linalg.relative import (
     transposed_lower_product,
     whiten_pair,
 )
+from candid.linalg.stationary_conditional import (
+    CompiledProfile,
+    can_compile,
+    condition_stationary,
+    without_machine_code,
+)
+from candid.linalg.subset import Inferred, infer
 from candid.linalg.whitening import whiten
 
 __all__ = [
     "ORDERINGS",
     "ApproximateIndex",
+    "CompiledProfile",
     "Factor",
+    "Graph",
+    "Inferred",
     "NeighbourIndex",
     "NotPositiveDefinite",
     "WhitenedPair",
+    "can_compile",
     "cholesky",
     "condition",
+    "condition_stationary",
     "divergence_from_standard",
     "first_order",
+    "infer",
     "kernel_coefficients",
     "low_rank_log_density",
     "lower_product",
@@ -40,4 +53,5 @@ __all__ = [
     "transposed_lower_product",
     "whiten",
     "whiten_pair",
+    "without_machine_code",
 ]

@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-__all__ = ["ApproximateIndex", "NeighbourIndex", "nearest"]
+__all__ = ["ApproximateIndex", "Graph", "NeighbourIndex", "nearest"]
 
 # Points that are proposed beyond those needed: neighbours nearly at one distance are then rarely left out.
 SPARE = 8
@@ -34,6 +34,8 @@ SPARE = 8
 CHUNK_ENTRIES = 8_000_000
 # Links of each point of a graph, and points that are looked at for one of its neighbours when it is built or searched.
 LINKS, BUILDING, SEARCHING = 32, 80, 2
+# In other units than its own, a graph proposes so many times as many points.
+STRETCHED = 2
 
 
 def nearest(
@@ -161,26 +163,60 @@ class NeighbourIndex:
         return indices if before is None else indices.masked_fill(indices >= before.unsqueeze(-1), -1)
 
 
-class ApproximateIndex(NeighbourIndex):
-    """Points in a graph (HNSW), which finds most of the nearest ones without looking at all points.
+class Graph:
+    """Links between near points (HNSW), along which a search walks without looking at all of them.
 
-    It takes a while to build, and pays off where there are many more queries than in a step of training. The same
-    points always give the same graph. Queries that may see only some of the points have no use for it.
+    The same points always give the same graph.
+
+    Parameters
+    ----------
+    points : array
+        N×D, in float32 and around zero.
     """
 
-    def __init__(self, points: Float[Tensor, "n d"]) -> None:
-        super().__init__(points)
-        self._graph = faiss.IndexHNSWFlat(points.shape[-1], LINKS)
-        self._graph.hnsw.efConstruction = BUILDING
+    def __init__(self, points: np.ndarray) -> None:
+        self._links = faiss.IndexHNSWFlat(points.shape[-1], LINKS)
+        self._links.hnsw.efConstruction = BUILDING
         # Several threads would link the points in an order that changes from run to run.
         with _faiss_threads(1):
-            self._graph.add(self._rough)
+            self._links.add(points)
+
+    def search(self, queries: np.ndarray, n_points: int) -> tuple[np.ndarray, np.ndarray]:
+        """Squared distances and indices of most of the points nearest to each query."""
+        options = faiss.SearchParametersHNSW(efSearch=SEARCHING * n_points)  # pyright: ignore[reportAttributeAccessIssue]
+        return self._links.search(queries, n_points, params=options)
+
+
+class ApproximateIndex(NeighbourIndex):
+    """Points in a graph, which finds most of the nearest ones.
+
+    A graph takes a while to build, and pays off where there are many queries. One of the same points in other units
+    may be used instead: it proposes more points, and those that are nearest in the present units are taken. Queries
+    that may see only some of the points have no use for a graph.
+
+    Parameters
+    ----------
+    points : Tensor
+        As of :class:`NeighbourIndex`.
+    graph : Graph, optional
+        Of these points, or of what they are times ``stretch``. By default it is built.
+    stretch : Tensor, optional
+        One number for each feature.
+    """
+
+    def __init__(
+        self, points: Float[Tensor, "n d"], graph: Graph | None = None, stretch: Float[Tensor, " d"] | None = None
+    ) -> None:
+        super().__init__(points)
+        self.graph = Graph(self._rough) if graph is None else graph
+        self._stretch = None if stretch is None else stretch.to("cpu", torch.float32).numpy()
 
     def _fast_search(self, rough: np.ndarray, n_proposed: int, before: list[int] | None) -> tuple[np.ndarray, ...]:
         if before is not None:
             raise ValueError("a graph cannot leave out the later points; use the exact search")
-        options = faiss.SearchParametersHNSW(efSearch=SEARCHING * n_proposed)  # pyright: ignore[reportAttributeAccessIssue]
-        squares, proposed = self._graph.search(rough, n_proposed, params=options)
+        if self._stretch is not None:
+            rough, n_proposed = rough * self._stretch, min(STRETCHED * n_proposed, len(self._points))
+        squares, proposed = self.graph.search(rough, n_proposed)
         # What it leaves out is not known, and is taken to be farther away.
         return np.full_like(squares, np.inf), proposed
 

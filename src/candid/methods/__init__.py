@@ -4,8 +4,17 @@ A row says what a published method is made of, which estimator and flat paramete
 and what the published protocol was. Adding a method is adding a row here, or one class in one room.
 """
 
+from candid.methods.bayesian import SAMPLED_OBJECTIVES, sampled_points
 from candid.methods.compatibility import check_compatible, compatible
-from candid.methods.composition import COLLAPSED, EXACT, NEIGHBOURS, NETWORK, Composition, inducing_points
+from candid.methods.composition import (
+    COLLAPSED,
+    EXACT,
+    NEIGHBOURS,
+    NETWORK,
+    Composition,
+    inducing_points,
+    layers_of_gps,
+)
 from candid.methods.inducing import COLLAPSED_MOST_ROWS
 from candid.methods.method import Method
 from candid.methods.table import METHODS, MethodTable, find_method, methods
@@ -17,6 +26,7 @@ __all__ = [
     "METHODS",
     "NEIGHBOURS",
     "NETWORK",
+    "SAMPLED_OBJECTIVES",
     "Composition",
     "Method",
     "MethodTable",
@@ -24,5 +34,7 @@ __all__ = [
     "compatible",
     "find_method",
     "inducing_points",
+    "layers_of_gps",
     "methods",
+    "sampled_points",
 ]

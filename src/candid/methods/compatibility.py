@@ -5,21 +5,33 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from candid.methods.composition import BOUNDS, COLLAPSED, DECOUPLED
+from candid.methods.composition import COLLAPSED, DECOUPLED
 
 __all__ = ["check_compatible", "compatible"]
 
+#: Likelihoods that row objectives know by quadrature, if not in closed form.
+LIKELIHOODS = ("gaussian", "student-t", "bernoulli", "probit", "softmax", "binomial", "negative-binomial")
+#: Those that are powers of logistic functions.
+LOGISTIC = ("bernoulli", "binomial", "negative-binomial")
 #: Which objectives a family can be trained with, and which likelihoods each pair supports.
 COMPATIBLE: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
     {
-        **{(family, bound): ("gaussian",) for family in DECOUPLED.values() for bound in BOUNDS},
-        **{(family, score): ("gaussian",) for family in DECOUPLED.values() for score in ("predictive", "robust")},
+        **{(family, average): LIKELIHOODS for family in DECOUPLED.values() for average in ("elbo", "predictive")},
+        **{
+            (family, score): ("gaussian",)
+            for family in DECOUPLED.values()
+            for score in ("vfitc", "fitc_elbo", "robust")
+        },
+        **{(family, "polya_gamma"): LOGISTIC for family in DECOUPLED.values()},
         **{("inducing", objective): ("gaussian",) for objective in COLLAPSED},
         ("exact", "marginal_likelihood"): ("gaussian",),
-        ("neighbours", "predictive"): ("gaussian",),
+        ("neighbours", "predictive"): ("gaussian", "student-t", "bernoulli", "one-against-all"),
         ("neighbours", "marginal_likelihood"): ("gaussian",),
         ("vecchia", "chain_rule"): ("gaussian",),
+        ("swsgp", "elbo"): ("gaussian",),
+        ("alc", "predictive"): ("gaussian",),
         ("network", "elbo"): ("gaussian",),
+        **{("layers", objective): ("gaussian",) for objective in ("predictive", "elbo", "robust")},
     }
 )
 

@@ -6,10 +6,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-__all__ = ["BOUNDS", "COLLAPSED", "DECOUPLED", "EXACT", "NEIGHBOURS", "NETWORK", "Composition", "inducing_points"]
+__all__ = [
+    "BOUNDS",
+    "COLLAPSED",
+    "DECOUPLED",
+    "EXACT",
+    "NEIGHBOURS",
+    "NETWORK",
+    "Composition",
+    "inducing_points",
+    "layers_of_gps",
+]
 
 #: Row objectives that are lower bounds of an evidence: q(u) may follow natural gradients.
-BOUNDS = ("elbo", "vfitc", "fitc_elbo")
+BOUNDS = ("elbo", "vfitc", "fitc_elbo", "polya_gamma")
 #: Objectives of all rows at once, with q(u) in closed form.
 COLLAPSED = ("sgpr", "fitc")
 #: Which family the estimators' parameter ``decouple`` stands for.
@@ -43,9 +53,12 @@ EXACT = Composition("exact", None, "marginal_likelihood", {"all": "lbfgs"})
 #: How a GP of nearest neighbours is made, by the estimator's name of its objective.
 NEIGHBOURS: Mapping[str, Composition] = MappingProxyType(
     {
-        "loo": Composition("neighbours", None, "predictive", {"all": "adam"}),
-        "mll": Composition("neighbours", None, "marginal_likelihood", {"all": "adam"}),
-        "vecchia": Composition("vecchia", None, "chain_rule", {"all": "adam"}),
+        "loo": Composition("neighbours", None, "predictive", {"sites": "rows", "network": "adam", "rest": "adam"}),
+        "mll": Composition("neighbours", None, "marginal_likelihood", {"network": "adam", "rest": "adam"}),
+        "vecchia": Composition("vecchia", None, "chain_rule", {"network": "adam", "rest": "adam"}),
+        "swsgp": Composition("swsgp", "diagonal", "elbo", {"weights": "adam", "points": "adam", "rest": "adam"}),
+        # Without steppers nothing is trained.
+        "alc": Composition("alc", None, "predictive", {}),
     }
 )
 #: How a network with dropout is made.
@@ -81,4 +94,22 @@ def inducing_points(
     weights = "delta" if covariance == "none" else covariance
     return Composition(
         family, weights, objective, {"weights": stepper, "points": "adam", "network": "adam", "rest": "adam"}
+    )
+
+
+def layers_of_gps(objective: str, covariance: str = "diagonal", optimizer: str = "auto") -> Composition:
+    """How a deep GP is made.
+
+    Parameters
+    ----------
+    objective : {"predictive", "elbo", "robust"}
+    covariance : {"none", "diagonal", "full"}
+        Covariance of q(u), in every layer.
+    optimizer : {"auto", "adam"}
+        How q(u) moves; "auto" is a damped Adam.
+    """
+    weights = "delta" if covariance == "none" else covariance
+    stepper = "damped" if optimizer == "auto" else optimizer
+    return Composition(
+        "layers", weights, objective, {"weights": stepper, "points": "adam", "network": "adam", "rest": "adam"}
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 from candid.methods.composition import COLLAPSED, inducing_points
 from candid.methods.method import Method
-from candid.methods.papers import BSGP, DC, FITC, OD, PPGPR, ROBUST, SGPR, SVGP
+from candid.methods.papers import BSGP, DC, FITC, OD, PGVI, PPGPR, ROBUST, SGPR, SVGP
 
 __all__ = ["COLLAPSED_MOST_ROWS", "DC_PROTOCOL", "INDUCING", "inducing_row"]
 
@@ -62,6 +62,8 @@ def inducing_row(
     paper: str = PPGPR,
 ) -> Method:
     collapsed = parameters["objective"] in COLLAPSED
+    # Objectives that are known for all likelihoods.
+    classifies = parameters["objective"] in ("elbo", "predictive")
     return Method(
         name=name,
         summary=summary,
@@ -73,9 +75,34 @@ def inducing_row(
         candid=candid,
         published={**(COLLAPSED_PROTOCOL if collapsed else PPGPR_PROTOCOL), **published},
         most_rows=COLLAPSED_MOST_ROWS if collapsed else None,
+        tasks=("regression", "classification") if classifies else ("regression",),
+        classifier="SparseGPClassifier" if classifies else None,
     )
 
 
+PGVI_ROW = Method(
+    name="pgvi",
+    summary="svgp for two classes with Pólya–Gamma variables: q(u) moves in closed form",
+    paper=PGVI,
+    cost="M²B + M³",
+    made_of=inducing_points("polya_gamma"),
+    estimator="SparseGPClassifier",
+    parameters={"objective": "polya_gamma"},
+    tasks=("classification",),
+    candid={"beta": 1.0},
+    published={
+        "kernel": "rbf",
+        "mean": "zero",
+        "beta": 1.0,
+        "n_inducing": 200,
+        "init": "kmeans",
+        "batch_size": 100,
+        "max_epochs": 100,
+        "lr": 0.01,
+        "q_lr": 0.1,
+        "schedule": "constant",
+    },
+)
 INDUCING = (
     inducing_row(
         "sgpr",
@@ -108,6 +135,7 @@ INDUCING = (
         {"beta": 1.0},
         paper=SVGP,
     ),
+    PGVI_ROW,
     inducing_row(
         "gamma-robust",
         "svgp with a score that trusts outliers less than the log-likelihood does",

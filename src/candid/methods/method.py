@@ -22,9 +22,12 @@ class Method:
     summary, paper, cost : str
         What it is, where it is published, and what one training step costs.
     tasks : tuple of str
+        What it is for; where nothing is said, the first one.
     made_of : Composition
     estimator : str
         The estimator class that gives it, with these ``parameters``.
+    classifier : str, optional
+        The class that gives it for classification, if that is not its only task.
     candid : mapping
         What ``recipe="candid"`` sets beyond the estimator's defaults.
     published : mapping
@@ -45,6 +48,13 @@ class Method:
     candid: Mapping[str, Any] = field(default_factory=dict)
     published: Mapping[str, Any] = field(default_factory=dict)
     most_rows: int | None = None
+    classifier: str | None = None
+
+    def estimator_for(self, task: str | None) -> str:
+        """The estimator class for a task; None is its first one."""
+        if task is not None and task not in self.tasks:
+            raise ValueError(f"{self.name} is for {' and '.join(self.tasks)}, not for {task!r}")
+        return self.classifier if task == "classification" and self.classifier is not None else self.estimator
 
     @property
     def source(self) -> str:

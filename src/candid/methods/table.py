@@ -6,6 +6,8 @@ import difflib
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from candid.methods.bayesian import SAMPLED
+from candid.methods.deep import DEEP
 from candid.methods.exact import DENSE
 from candid.methods.inducing import INDUCING
 from candid.methods.method import Method
@@ -15,7 +17,7 @@ from candid.methods.networks import DEEP_KERNELS, NETWORKS
 __all__ = ["METHODS", "MethodTable", "find_method", "methods"]
 
 METHODS: Mapping[str, Method] = MappingProxyType(
-    {row.name: row for row in (*DENSE, *INDUCING, *DEEP_KERNELS, *NEAREST, *NETWORKS)}
+    {row.name: row for row in (*DENSE, *INDUCING, *DEEP_KERNELS, *DEEP, *SAMPLED, *NEAREST, *NETWORKS)}
 )
 
 

@@ -12,15 +12,19 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+from candid.metrics._checks import average
 from candid.metrics.regression import crps, nll, rmse
-from candid.predictive import Predictive
+from candid.predictive import PredictiveCategorical
 
 __all__ = ["SCORERS", "crps_scorer", "nll_scorer", "rmse_scorer"]
 
 
 def nll_scorer(estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-    """Mean log predictive density of ``y``."""
-    return -nll(y, _distribution(estimator, X), sample_weight=sample_weight)
+    """Mean log predictive density of ``y``, or of its labels the log probability."""
+    prediction = _distribution(estimator, X)
+    if isinstance(prediction, PredictiveCategorical):
+        return average(prediction.log_prob(y), sample_weight)
+    return -nll(y, prediction, sample_weight=sample_weight)
 
 
 def crps_scorer(estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
@@ -38,7 +42,7 @@ SCORERS: MappingProxyType[str, Callable[..., float]] = MappingProxyType(
 )
 
 
-def _distribution(estimator: Any, X: Any) -> Predictive:
+def _distribution(estimator: Any, X: Any) -> Any:
     if hasattr(estimator, "predict_distribution"):
         return estimator.predict_distribution(X)
     if hasattr(estimator, "steps"):
@@ -47,6 +51,6 @@ def _distribution(estimator: Any, X: Any) -> Predictive:
                 X = step.transform(X)
         return _distribution(estimator.steps[-1][1], X)
     raise TypeError(
-        f"{type(estimator).__name__} has no predict_distribution: this scorer is for Candid's regressors "
+        f"{type(estimator).__name__} has no predict_distribution: this scorer is for Candid's estimators "
         "and for pipelines that end in one"
     )

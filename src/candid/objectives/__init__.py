@@ -1,10 +1,17 @@
 """What is maximised: pure functions of marginals (row objectives) or of joint priors (evidences)."""
 
 from candid.objectives.evidences import chain_rule, fitc, marginal_likelihood, sgpr
-from candid.objectives.rows import elbo, fitc_elbo, predictive, robust, vfitc
+from candid.objectives.rows import elbo, fitc_elbo, polya_gamma, predictive, robust, vfitc
 
 #: Objectives that are a sum over rows, and so can be estimated from a mini-batch.
-ROW_OBJECTIVES = {"elbo": elbo, "predictive": predictive, "vfitc": vfitc, "fitc_elbo": fitc_elbo, "robust": robust}
+ROW_OBJECTIVES = {
+    "elbo": elbo,
+    "predictive": predictive,
+    "vfitc": vfitc,
+    "fitc_elbo": fitc_elbo,
+    "robust": robust,
+    "polya_gamma": polya_gamma,
+}
 #: Objectives that are joint densities of rows: of all of them at once, unless the family makes groups or a chain.
 EVIDENCES = {"marginal_likelihood": marginal_likelihood, "chain_rule": chain_rule, "sgpr": sgpr, "fitc": fitc}
 
@@ -16,6 +23,7 @@ __all__ = [
     "fitc",
     "fitc_elbo",
     "marginal_likelihood",
+    "polya_gamma",
     "predictive",
     "robust",
     "sgpr",

@@ -9,6 +9,7 @@ predictive   log N(r; 0, c+s+σ²)
 vfitc        log N(r; 0, c+σ²) − s/(2(c+σ²))
 fitc_elbo    log N(r; 0, c+σ²) − (c+s)/(2(c+σ²))
 robust       (γ/g)·expm1(log E_q[p^g] − (g/γ) log ∫p^γ),  g = γ − 1
+polya_gamma  bound of the elbo's term for logistic likelihoods; there is none here
 ===========  ======================================================================
 """
 
@@ -24,10 +25,12 @@ from candid.marginal import Marginal
 
 __all__ = [
     "BlurredRowLikelihood",
+    "LogisticRowLikelihood",
     "RobustRowLikelihood",
     "RowLikelihood",
     "elbo",
     "fitc_elbo",
+    "polya_gamma",
     "predictive",
     "robust",
     "vfitc",
@@ -48,6 +51,13 @@ class BlurredRowLikelihood(RowLikelihood, Protocol):
     """A likelihood that can take a part of f's variance for noise: p(y|g) = E p(y|g + e) for e ~ N(0, variance)."""
 
     def blurred(self, variance: Tensor) -> RowLikelihood: ...
+
+
+@runtime_checkable
+class LogisticRowLikelihood(Protocol):
+    """A likelihood with a bound by Pólya–Gamma variables."""
+
+    def expected_log_bound(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor: ...
 
 
 @runtime_checkable
@@ -94,6 +104,17 @@ def robust(
 ) -> Float[Tensor, "*chains n"]:
     """The γ-score of q: far outliers cost a bounded amount. γ > 1; as γ → 1 it becomes the ELBO's data term."""
     return _site_mean(marginal, likelihood.robust_score(y, marginal.mean, marginal.variance, gamma))
+
+
+def polya_gamma(
+    marginal: Marginal, likelihood: LogisticRowLikelihood, y: Float[Tensor, "n p"]
+) -> Float[Tensor, "*chains n"]:
+    """A lower bound of E_q log p(y|f), in which y is normal given Pólya–Gamma variables ω.
+
+    q(ω) is the best one, with c = √E f², and held fixed when this is differentiated: it makes a natural gradient step
+    of rate one with all rows end at the best q(v) for these ω.
+    """
+    return _site_mean(marginal, likelihood.expected_log_bound(y, marginal.mean, marginal.variance))
 
 
 def _site_mean(marginal: Marginal, terms: Tensor) -> Tensor:

@@ -16,16 +16,22 @@ from __future__ import annotations
 from candid.predictive.base import Predictive
 from candid.predictive.classes import PredictiveBernoulli, PredictiveCategorical
 from candid.predictive.correlated import PredictiveCorrelated
+from candid.predictive.counts import PredictiveBinomial, PredictiveCounts, PredictiveNegativeBinomial
 from candid.predictive.joint import JointNormal
 from candid.predictive.mixture import PredictiveMixture
 from candid.predictive.normal import PredictiveNormal
+from candid.predictive.student_t import PredictiveStudentT
 
 __all__ = [
     "JointNormal",
     "Predictive",
     "PredictiveBernoulli",
+    "PredictiveBinomial",
     "PredictiveCategorical",
     "PredictiveCorrelated",
+    "PredictiveCounts",
     "PredictiveMixture",
+    "PredictiveNegativeBinomial",
     "PredictiveNormal",
+    "PredictiveStudentT",
 ]

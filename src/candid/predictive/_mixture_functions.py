@@ -9,7 +9,7 @@ from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
 from candid.predictive._normal_functions import density, mean_distance, standardised
 
-__all__ = ["log_mean_exp", "mixture_crps", "mixture_quantile", "mixture_score", "total"]
+__all__ = ["log_mean_exp", "mixture_crps", "mixture_quantile", "mixture_score", "pick_sites", "total"]
 
 
 def total(weights: np.ndarray, values: np.ndarray) -> np.ndarray:
@@ -23,6 +23,20 @@ def log_mean_exp(log_values: np.ndarray, weights: np.ndarray) -> np.ndarray:
         top = log_values.max(axis=-1, keepdims=True)
         top = np.where(np.isfinite(top), top, 0.0)
         return np.log(np.exp(log_values - top).sum(axis=-1)) + top[..., 0]
+
+
+def pick_sites(weights: np.ndarray, n: int, rng: np.random.Generator, *values: np.ndarray) -> list[np.ndarray]:
+    """``n`` times the values (…, site) of one site for each entry.
+
+    One uniform number for each row picks the site, so that the outputs of a row come from the same one.
+    """
+    shape = weights.shape[:-1]
+    uniform = rng.random((n, shape[0]) + (1,) * (len(shape) - 1))
+    site, cumulative = np.zeros((n, *shape), dtype=np.intp), np.zeros(shape)
+    for j in range(weights.shape[-1] - 1):
+        cumulative += weights[..., j]
+        site += uniform >= cumulative
+    return [np.take_along_axis(value[None], site[..., None], axis=-1)[..., 0] for value in values]
 
 
 def mixture_score(z: np.ndarray, weights: np.ndarray) -> np.ndarray:

@@ -46,7 +46,7 @@ class PredictiveCategorical(Frozen):
     def from_log(cls, log_probabilities: ArrayLike, classes: ArrayLike | None = None) -> Self:
         """From logarithms, which keep their digits where a class is nearly certain; rows are normalised."""
         logs = _table(np.array(log_probabilities, dtype=np.float64))
-        total = logsumexp(logs, axis=1, keepdims=True)
+        total = np.asarray(logsumexp(logs, axis=1, keepdims=True))
         if not np.isfinite(total).all():
             raise ValueError("log_probabilities contains NaN or infinity: the model's prediction has diverged")
         distribution = cls.__new__(cls)
@@ -59,6 +59,10 @@ class PredictiveCategorical(Frozen):
         if labels.shape != (n_classes,) or len(np.unique(labels)) != n_classes:
             raise ValueError(f"classes must be {n_classes} different labels, one for each column, got {classes}")
         self._set(probabilities=np.exp(log_probabilities), log_probabilities=log_probabilities, classes=labels)
+
+    def labelled(self, classes: ArrayLike) -> Self:
+        """The same probabilities, of classes with other labels."""
+        return type(self).from_log(self.log_probabilities, classes)
 
     @property
     def mode(self) -> np.ndarray:

@@ -12,7 +12,14 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtr
 
 from candid.predictive._checks import own, site_weights, spread
-from candid.predictive._mixture_functions import log_mean_exp, mixture_crps, mixture_quantile, mixture_score, total
+from candid.predictive._mixture_functions import (
+    log_mean_exp,
+    mixture_crps,
+    mixture_quantile,
+    mixture_score,
+    pick_sites,
+    total,
+)
 from candid.predictive._normal_functions import log_density, standardised
 from candid.predictive.base import Predictive
 
@@ -95,18 +102,8 @@ class PredictiveMixture(Predictive):
         return self._by_rows(lambda site: mixture_quantile(level, site.means, site.stds, site.weights))
 
     def _sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        # One uniform number per row picks the site, so that the outputs of a row come from the same one.
-        uniform = rng.random((n, len(self)) + (1,) * (len(self.shape) - 1))
-        site, cumulative = np.zeros((n, *self.shape), dtype=np.intp), np.zeros(self.shape)
-        for j in range(self.means.shape[-1] - 1):
-            cumulative += self.weights[..., j]
-            site += uniform >= cumulative
-
-        def chosen(values: np.ndarray) -> np.ndarray:
-            return np.take_along_axis(values[None], site[..., None], axis=-1)[..., 0]
-
-        stds = np.hypot(chosen(self.latent_stds), chosen(self.noise_stds))
-        return chosen(self.means) + stds * rng.standard_normal(site.shape)
+        mean, latent, noise = pick_sites(self.weights, n, rng, self.means, self.latent_stds, self.noise_stds)
+        return mean + np.hypot(latent, noise) * rng.standard_normal(mean.shape)
 
 
 class _Sites:

@@ -2,27 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
+from candid.kernels import Kernel
 from candid.parameters import Hyperparameter, hyperparameters
-from candid.priors.densities import Interval, Prior
+from candid.priors.densities import Interval, LogNormal, Normal, Prior
+from candid.priors.points import PointPrior
 
-__all__ = ["HyperPrior", "attach"]
+__all__ = ["HyperPrior", "attach", "complete"]
+
+# The priors of the paper on BSGP, and what others have on a standardised table.
+MEDIANS = {"lengthscale": 1.0, "amplitude": 0.05, "noise": 0.1}
+
+
+class HasPoints(Protocol):
+    """A family with inducing points."""
+
+    points: nn.Parameter
+    kernel: Kernel
 
 
 class HyperPrior(nn.Module):
-    """The joint prior of those hyper-parameters of a model that were given one."""
+    """The joint prior of those hyper-parameters, and inducing inputs, of a model that were given one.
 
-    def __init__(self, terms: list[tuple[Hyperparameter, Prior]]) -> None:
+    Parameters
+    ----------
+    terms : list of (Hyperparameter, Prior)
+    places : list of (Sparse, PointPrior)
+        Owners of inducing points, and the priors of these.
+    """
+
+    def __init__(
+        self, terms: list[tuple[Hyperparameter, Prior]], places: Sequence[tuple[HasPoints, PointPrior]] = ()
+    ) -> None:
         super().__init__()
-        self.terms = terms
+        self.terms, self.places = terms, list(places)
+        #: Leading dimensions of a model of several chains; each of them has its own penalty.
+        self.chains: tuple[int, ...] = ()
 
     def penalty(self) -> Tensor:
-        """−log p of all of them together."""
-        return -torch.stack([prior.log_density(parameter.value).sum() for parameter, prior in self.terms]).sum()
+        """−log p of all of them together, for each chain."""
+        densities = [self._over(prior.log_density(parameter.value)) for parameter, prior in self.terms]
+        densities += [self._over(prior.log_density(owner.points, owner.kernel.unit)) for owner, prior in self.places]
+        return -torch.stack(torch.broadcast_tensors(*densities)).sum(0)
+
+    def _over(self, density: Tensor) -> Tensor:
+        """The sum over all axes but that of chains, if there is one."""
+        n_axes = len(self.chains)
+        return density.flatten(n_axes).sum(-1) if n_axes and density.shape[:n_axes] == self.chains else density.sum()
 
     @torch.no_grad()
     def log_density_of(self, parameter: Hyperparameter, value: Tensor | float) -> float:
@@ -59,6 +90,21 @@ def attach(
     # Only now, because bounds may make room for densities, in whatever order they were given.
     for parameter, prior in terms:
         _check_density(parameter, prior, module)
+    return HyperPrior(terms) if terms else None
+
+
+def complete(module: nn.Module, prior: HyperPrior | None) -> HyperPrior | None:
+    """The same prior, in which every hyper-parameter that is not fixed has a proper density (None where there is none).
+
+    By default log ℓ ~ N(0, 1) and log amplitude ~ N(log 0.05, 1), as in the paper on BSGP; log noise ~ N(log 0.1, 1)
+    and others of one, in logarithms where they are positive.
+    """
+    terms = [] if prior is None else list(prior.terms)
+    known = {id(parameter) for parameter, _ in terms}
+    for path, parameter in hyperparameters(module):
+        if not parameter.fixed and id(parameter) not in known:
+            median = MEDIANS.get(path.split(".")[-1], 1.0)
+            terms.append((parameter, LogNormal(median) if parameter.lower >= 0 else Normal()))
     return HyperPrior(terms) if terms else None
 
 

@@ -9,17 +9,38 @@ from torch import nn
 
 from candid.engines.steppers.adam import Adam, DampedAdam
 from candid.engines.steppers.base import Evaluate, Stepper
+from candid.engines.steppers.hmc import HMC
 from candid.engines.steppers.lbfgs import LBFGS
 from candid.engines.steppers.natural import NaturalGradient
+from candid.engines.steppers.rows import RowAdam
+from candid.engines.steppers.sghmc import SGHMC
+from candid.engines.steppers.window import WindowAdam
 
-__all__ = ["LBFGS", "STEPPERS", "Adam", "DampedAdam", "NaturalGradient", "Stepper", "make_steppers", "take_step"]
+__all__ = [
+    "HMC",
+    "LBFGS",
+    "SGHMC",
+    "STEPPERS",
+    "Adam",
+    "DampedAdam",
+    "NaturalGradient",
+    "RowAdam",
+    "Stepper",
+    "WindowAdam",
+    "make_steppers",
+    "take_step",
+]
 
 #: Steppers by the name under which a method speaks of them.
-STEPPERS: dict[str, type[Adam] | type[LBFGS] | type[NaturalGradient]] = {
+STEPPERS: dict[str, type[Adam] | type[LBFGS] | type[NaturalGradient] | type[SGHMC] | type[HMC] | type[RowAdam]] = {
     "adam": Adam,
     "damped": DampedAdam,
     "lbfgs": LBFGS,
     "natural": NaturalGradient,
+    "rows": RowAdam,
+    "sghmc": SGHMC,
+    "hmc": HMC,
+    "window": WindowAdam,
 }
 
 
@@ -31,13 +52,17 @@ def make_steppers(
 ) -> dict[str, Stepper]:
     """One stepper for each parameter group that a method names and that has something to learn.
 
-    Groups in ``decay`` have a weight decay, which only Adam knows.
+    Groups in ``decay`` have a weight decay, which only Adam knows. Groups with the same stepper of a kind that moves
+    everything together have one, under the name (and with the rate) of the first of them.
     """
     options = {group: {"weight_decay": weight} for group, weight in decay.items()}
+    named = {group: kind for group, kind in recipe.items() if groups[group]}
+    firsts = {kind: group for group, kind in reversed(named.items()) if STEPPERS[kind].joint}
+    together = {kind: [p for group in named if named[group] == kind for p in groups[group]] for kind in firsts}
     return {
-        group: STEPPERS[kind](groups[group], rates[group], **options.get(group, {}))
-        for group, kind in recipe.items()
-        if groups[group]
+        group: STEPPERS[kind](together.get(kind, groups[group]), rates[group], **options.get(group, {}))
+        for group, kind in named.items()
+        if firsts.get(kind, group) == group
     }
 
 

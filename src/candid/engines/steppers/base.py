@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 __all__ = ["Evaluate", "Stepper", "TorchStepper"]
 
@@ -19,6 +20,10 @@ class Stepper(ABC):
 
     #: Whether one gradient is all it needs; such steppers share one evaluation.
     needs_one_gradient: bool
+    #: Whether it draws samples rather than looking for an optimum.
+    samples: bool = False
+    #: Whether all groups that it is named for move together, as one.
+    joint: bool = False
     #: Whether it has found that nothing is left to gain.
     converged: bool = False
 
@@ -29,6 +34,14 @@ class Stepper(ABC):
     @abstractmethod
     def set_rate(self, rate: float) -> None:
         """Take steps of this rate from now on."""
+
+    def sampled(self) -> Sequence[nn.Parameter]:
+        """The parameters that it draws samples of."""
+        return ()
+
+    def freeze(self) -> None:
+        """Burn-in is over: a sampler does not adapt to its target any more. Others never do."""
+        return
 
     def state(self) -> dict[str, Any]:
         return {"converged": self.converged}
