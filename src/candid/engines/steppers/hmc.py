@@ -7,16 +7,13 @@ R. M. Neal, MCMC using Hamiltonian dynamics (2011).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from candid.engines.moment import Moment
-from candid.engines.steppers.base import Evaluate, Stepper
+from candid.engines.steppers.base import Evaluate
 from candid.engines.steppers.random_numbers import random_at
-from candid.engines.steppers.vector import Vector
+from candid.engines.steppers.sampler import Sampler
 from candid.linalg import NotPositiveDefinite
 
 __all__ = ["HMC"]
@@ -27,33 +24,17 @@ VARIATION = 0.2
 ADAPTATION, DECAY = 0.5, 0.6
 
 
-class HMC(Stepper):
+class HMC(Sampler):
     """Draws parameters from exp(−U), where U is N times the loss: a step is a trajectory, accepted or not.
 
-    Each chain decides for itself. Until it is frozen, every chain moves its step size ε towards the acceptance that
-    serves best, and the mass M is the running average of (∇U)²: where the target is normal, that is the diagonal of
-    its precision.
+    Each chain decides for itself. Until it is frozen, every chain moves its step size ε, which starts at the rate,
+    towards the acceptance that serves best, and the mass M is the running average of (∇U)²: where the target is normal,
+    that is the diagonal of its precision.
     """
 
     needs_one_gradient = False
-    samples = True
-    joint = True
     #: Leapfrog steps of a trajectory, and how many trajectories are to be accepted.
     n_leaps, acceptance = 12, 0.8
-
-    def __init__(self, parameters: Sequence[nn.Parameter], lr: float) -> None:
-        self.vector, self.rate, self.frozen = Vector(parameters), lr, False
-        self.memory: dict[str, Tensor] = {}
-
-    def set_rate(self, rate: float) -> None:
-        """Where ε starts; it finds its own way."""
-        self.rate = rate
-
-    def sampled(self) -> Sequence[nn.Parameter]:
-        return self.vector.parameters
-
-    def freeze(self) -> None:
-        self.frozen = True
 
     @torch.no_grad()
     def advance(self, evaluate: Evaluate) -> float:
@@ -106,13 +87,6 @@ class HMC(Stepper):
         # An average in which the n-th gradient counts n²: where a chain comes from is soon forgotten.
         memory["mass"].lerp_(gradient.square(), 3 / (count + 2)).clamp_(min=1.0)
         memory["log_rate"].add_(ADAPTATION * (odds - self.acceptance) / (count + 1) ** DECAY)
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "frozen": self.frozen, "memory": self.memory}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        super().restore(state)
-        self.frozen, self.memory = bool(state["frozen"]), dict(state["memory"])
 
 
 def _kinetic(momentum: Tensor, mass: Tensor) -> Tensor:

@@ -8,21 +8,18 @@ J. T. Springenberg, A. Klein, S. Falkner, F. Hutter, Bayesian optimization with 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from candid.engines.moment import Moment
-from candid.engines.steppers.base import Evaluate, Stepper
+from candid.engines.steppers.base import Evaluate
 from candid.engines.steppers.random_numbers import random_at
-from candid.engines.steppers.vector import Vector
+from candid.engines.steppers.sampler import Sampler
 
 __all__ = ["SGHMC"]
 
 
-class SGHMC(Stepper):
+class SGHMC(Sampler):
     """Draws parameters from exp(−U), where U is N times the loss, from gradients of mini-batches.
 
     With friction α, step size ε (the rate) and the gradient g of the loss, which is ∇U/N:
@@ -34,23 +31,8 @@ class SGHMC(Stepper):
     """
 
     needs_one_gradient = True
-    samples = True
-    joint = True
     #: α.
     friction = 0.05
-
-    def __init__(self, parameters: Sequence[nn.Parameter], lr: float) -> None:
-        self.vector, self.rate, self.frozen = Vector(parameters), lr, False
-        self.memory: dict[str, Tensor] = {}
-
-    def set_rate(self, rate: float) -> None:
-        self.rate = rate
-
-    def sampled(self) -> Sequence[nn.Parameter]:
-        return self.vector.parameters
-
-    def freeze(self) -> None:
-        self.frozen = True
 
     @torch.no_grad()
     def advance(self, evaluate: Evaluate) -> float:
@@ -87,10 +69,3 @@ class SGHMC(Stepper):
         average.lerp_(gradient, weight)
         # No posterior is wider than the prior: started at an optimum, where gradients vanish, steps stay within reason.
         square.lerp_(gradient.square(), weight).clamp_(min=total**-2)
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "frozen": self.frozen, "memory": self.memory}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        super().restore(state)
-        self.frozen, self.memory = bool(state["frozen"]), dict(state["memory"])
