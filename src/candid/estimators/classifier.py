@@ -122,6 +122,10 @@ class Classifier(ClassifierMixin, Estimator):
         """Their logarithms, which keep their digits where a class is nearly certain."""
         return np.array(self.predict_distribution(X).log_probabilities)
 
+    def score(self, X, y, sample_weight=None) -> float:
+        """Share of the labels that are the most probable class; :mod:`candid.metrics` has scores of probabilities."""
+        return super().score(X, y, sample_weight)
+
     def predict_distribution(self, X) -> PredictiveCategorical:
         """The predictive distribution of each row; of two classes it is a ``PredictiveBernoulli``."""
         x = self._inputs(X)
