@@ -72,3 +72,24 @@ def test_behind_a_network_steps_are_shorter():
 
 def deep_rate() -> float:
     return warm_pace(10_000, 1000, False, 1.0, 1.0, False, True).network_rate
+
+
+def test_kernels_that_have_to_part_take_as_long_as_with_adam():
+    natural, parting, adam = (
+        warm_pace(30_000, 1000, natural, 1.0, 1.0, False, parting=parting)
+        for natural, parting in ((True, False), (True, True), (False, False))
+    )
+    assert natural.epochs < parting.epochs == adam.epochs
+    assert parting.q_rate == natural.q_rate
+
+
+def test_rates_that_the_user_gives_come_first():
+    pace = warm_pace(10_000, 1000, False, 1.0, 0.001, False)
+    assert pace.rates(None, None) == {
+        "lr": pace.rate,
+        "rates": {"weights": pace.q_rate, "points": pace.point_share * pace.rate, "network": pace.network_rate},
+    }
+    assert pace.rates(0.3, 0.4) == {
+        "lr": 0.3,
+        "rates": {"weights": 0.4, "points": pace.point_share * 0.3, "network": 0.3},
+    }

@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -143,11 +144,17 @@ def execute(fit: Fit, parts: Parts, keep: Callable[[Any], None] = lambda p: None
             record["error"] = None
         except Exception as error:
             record["error"] = f"{type(error).__name__}: {error}"
-            record["traceback"] = traceback.format_exc()
+            record["traceback"] = _calls(error)
     record["total_seconds"] = time.perf_counter() - start
     record["warnings"] = list(dict.fromkeys(str(entry.message) for entry in caught))
     record["finished"] = datetime.now(UTC).isoformat(timespec="seconds")
     return record
+
+
+def _calls(error: Exception) -> list[str]:
+    """Where an error came from, the outermost call first; without directories, which are nobody else's."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{Path(frame.filename).name}:{frame.lineno} in {frame.name}: {frame.line}" for frame in frames]
 
 
 def _measured(gp: Any, parts: Parts, keep: Callable[[Any], None]) -> dict[str, Any]:

@@ -191,17 +191,11 @@ device, dtype, n_threads, predict_dtype, random_state, verbose, checkpoint_dir, 
     def _plan(self, setting: Setting, problem: Problem, seed: int) -> Plan:
         n_rows = len(setting.rows)
         pace = (warm_deep_pace if self.init == "warm" else cold_deep_pace)(n_rows, self.batch_size)
-        rate = pace.rate if self.lr is None else self.lr
         return Plan(
             steppers=self._composition().steppers,
             max_epochs=pace.epochs if self.max_epochs is None else self.max_epochs,
             batch_size=self.batch_size,
-            lr=rate,
-            rates={
-                "weights": pace.q_rate if self.q_lr is None else self.q_lr,
-                "points": pace.point_share * rate,
-                "network": pace.network_rate if self.lr is None else self.lr,
-            },
+            **pace.rates(self.lr, self.q_lr),
             decay={"network": self.weight_decay},
             schedule=self.schedule,
             patience=self.patience,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 from candid.engines import n_batches
 
@@ -41,6 +42,16 @@ class Pace:
     point_share: float
     q_rate: float
     network_rate: float
+
+    def rates(self, lr: float | None, q_lr: float | None) -> dict[str, Any]:
+        """Learning rates as a plan has them; ``lr`` and ``q_lr`` are those that the user wants instead."""
+        rate = self.rate if lr is None else lr
+        of_groups = {
+            "weights": self.q_rate if q_lr is None else q_lr,
+            "points": self.point_share * rate,
+            "network": self.network_rate if lr is None else lr,
+        }
+        return {"lr": rate, "rates": of_groups}
 
 
 def warm_pace(

@@ -100,17 +100,11 @@ class SparseGP(SparseParts):
             deep, parting = any(networks_in(problem)), self.decouple == "kernel"
             pace = warm_pace(n_rows, self.batch_size, natural, deviation, independence, kept, deep, parting)
         epochs = COLLAPSED_ROUNDS if self._collapsed else pace.epochs
-        rate = pace.rate if self.lr is None else self.lr
         return Plan(
             steppers=steppers,
             max_epochs=epochs if self.max_epochs is None else self.max_epochs,
             batch_size=n_rows if self._collapsed else self.batch_size,
-            lr=rate,
-            rates={
-                "weights": pace.q_rate if self.q_lr is None else self.q_lr,
-                "points": pace.point_share * rate,
-                "network": pace.network_rate if self.lr is None else self.lr,
-            },
+            **pace.rates(self.lr, self.q_lr),
             decay={"network": self.weight_decay},
             schedule=self.schedule,
             patience=self.patience,
