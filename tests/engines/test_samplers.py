@@ -126,6 +126,31 @@ def test_one_step_of_sghmc(rows):
         assert len(numbers.unique()) == 6
 
 
+def test_no_chain_of_sghmc_flies_off(rows):
+    """Where a target turns out to be far steeper than burn-in could know, chains go on around its middle."""
+
+    class Steep(NormalMean):
+        steepness = 1.0
+
+        def losses(self, batch) -> torch.Tensor:
+            return self.steepness * super().losses(batch)
+
+    problem, widest = Steep(4), 0.0
+    sampler = SGHMC([problem.x], 0.05)
+    for step in range(400):
+        if step == 200:
+            sampler.freeze()
+            problem.steepness = 1e6
+        moment = Moment(problem, rows.whole(), step, seed=2)  # pyright: ignore
+        moment()
+        sampler.advance(moment)
+        widest = (
+            max(widest, float((problem.x.detach() - problem.posterior(rows)[0]).abs().max())) if step >= 200 else 0.0
+        )
+    # Without a limit of the momentum this is infinite after 40 steps.
+    assert widest < 3
+
+
 def test_random_numbers_are_functions_of_seed_and_step(rows):
     def after(seed: int, steps: list[int]) -> torch.Tensor:
         problem = NormalMean(2)

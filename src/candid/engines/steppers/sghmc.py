@@ -26,13 +26,16 @@ class SGHMC(Sampler):
 
         p ← (1 − α)p − ε² M⁻¹ g + N(0, 2αε² M⁻¹/N),   Ψ ← Ψ + p
 
+    A momentum beyond five deviations of its equilibrium N(0, ε² M⁻¹/N) comes from a step that is too long for the place,
+    not from the target, and is cut there: so no chain flies off.
+
     Until it is frozen, M⁻¹ = v̄^(−½), where v̄ is a running average of g² over a time τ that is short while gradients
     still point in one direction. Chains, which share nothing, move side by side.
     """
 
     needs_one_gradient = True
-    #: α.
-    friction = 0.05
+    #: α, and the deviations of its equilibrium that a momentum may have.
+    friction, widest = 0.05, 5.0
 
     @torch.no_grad()
     def advance(self, evaluate: Evaluate) -> float:
@@ -46,10 +49,13 @@ class SGHMC(Sampler):
         # M⁻¹ = v̄^(−½)
         inverse_mass = memory["square"].rsqrt()
         numbers = torch.randn(gradient.shape, dtype=gradient.dtype, generator=random_at(evaluate.seed, evaluate.step))
-        noise = (2 * friction * rate**2 / total * inverse_mass).sqrt_() * numbers.to(gradient.device)
+        # Deviation of a momentum in equilibrium, √(ε² M⁻¹/N)
+        deviation = (rate**2 / total * inverse_mass).sqrt_()
+        noise = (2 * friction) ** 0.5 * deviation * numbers.to(gradient.device)
         # p ← (1 − α)p − ε² M⁻¹ g + noise
-        memory["momentum"].mul_(1 - friction).addcmul_(inverse_mass, gradient, value=-(rate**2)).add_(noise)
-        self.vector.move(memory["momentum"])
+        momentum = memory["momentum"].mul_(1 - friction).addcmul_(inverse_mass, gradient, value=-(rate**2)).add_(noise)
+        limit = self.widest * deviation
+        self.vector.move(momentum.clamp_(-limit, limit))
         return float("nan")
 
     def _begin(self, gradient: Tensor, total: float) -> None:
