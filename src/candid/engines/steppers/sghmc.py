@@ -26,8 +26,8 @@ class SGHMC(Sampler):
 
         p ← (1 − α)p − ε² M⁻¹ g + N(0, 2αε² M⁻¹/N),   Ψ ← Ψ + p
 
-    A momentum beyond five deviations of its equilibrium N(0, ε² M⁻¹/N) comes from a step that is too long for the place,
-    not from the target, and is cut there: so no chain flies off.
+    A momentum beyond five deviations of its equilibrium N(0, ε² M⁻¹/N) comes from a step that is too long for its
+    place, not from the target, and is cut there: so no chain flies off.
 
     Until it is frozen, M⁻¹ = v̄^(−½), where v̄ is a running average of g² over a time τ that is short while gradients
     still point in one direction. Chains, which share nothing, move side by side.
