@@ -12,6 +12,7 @@ from candid.bench.comparison import Comparison
 from candid.bench.fit import Fit
 from candid.bench.markdown import figure, number, table
 from candid.bench.page import page
+from candid.bench.paired import paired_test
 from candid.bench.picture import draw_comparisons
 from candid.bench.published import Figure
 
@@ -37,6 +38,29 @@ def outcome(method, split, nll, error=None, purpose="result", data="waves", row=
         "torch": "2.9",
     }
     return Outcome(fit, record)
+
+
+def test_pairs_of_rows_on_the_same_splits(spec):
+    differences = [-0.1, -0.2, 0.05, -0.3, -0.15]
+    outcomes = [outcome("map", split, 1.0 + change) for split, change in enumerate(differences)]
+    outcomes += [outcome("svgp", split, 1.0) for split in range(5)]
+    # A split that only one of them has, a fit that failed, and another data set.
+    outcomes += [outcome("map", 5, 9.0), outcome("svgp", 6, 0.0, error="no"), outcome("map", 6, 9.0)]
+    outcomes += [outcome("map", 0, 0.0, data="hills"), outcome("svgp", 0, 2.0, data="hills")]
+    test = paired_test(outcomes, "waves", "map", "svgp")
+    assert test is not None
+    assert (test.n_pairs, test.difference) == (5, pytest.approx(-0.14))
+    # Of the 32 ways to give signs to ranks, two have a sum of positive ranks of at most 1.
+    assert test.probability == pytest.approx(2 / 32)
+    everywhere, alone = (paired_test(outcomes, data, "map", "svgp") for data in (None, "hills"))
+    assert everywhere is not None
+    assert everywhere.n_pairs == 6
+    assert alone is not None
+    assert alone.probability is None
+    assert paired_test(outcomes, "waves", "map", "ppgpr-mf") is None
+    text = page(dataclasses.replace(spec, pairs=(("map", "svgp"),)), "quick", spec.budgets["quick"], outcomes)
+    assert "| waves | map − svgp | 5 | −0.140 | 0.062 |" in text
+    assert "| all of them | map − svgp | 6 |" in text
 
 
 def test_means_and_standard_errors_over_splits():

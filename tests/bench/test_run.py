@@ -15,7 +15,7 @@ from candid.bench import runner as runner_room
 from candid.bench.fit import Fit, execute, key_of
 from candid.bench.protocol import load_data, make_parts
 from candid.bench.results import append_line
-from candid.datasets import train_test_validation_split
+from candid.datasets import Dataset, train_test_validation_split
 from candid.estimators import make_gp
 
 PROPORTIONS = (15, 3, 2)
@@ -150,6 +150,34 @@ def test_the_objective_before_training_is_read_from_epoch_zero(table, monkeypatc
     gp = make_gp("map", n_inducing=5, max_epochs=0, init="random", verbose=False).fit(parts.x, parts.y)
     record = fit_room._measured(Stub(), parts, lambda p: None)
     assert (record["objective_start"], record["objective_end"], record["epochs"]) == (2.5, 1.5, 4)
+
+
+def test_targets_in_original_units(table):
+    """Several of them, and no validation rows; the standard deviation of targets is what units differ by."""
+    several = replace(table, y=np.stack([table.y, 3 * table.y], 1), target_names=("y", "z"))
+    scores = []
+    for targets in ("standardised", "original"):
+        parts = make_parts(several, 0, (8, 2, 0), targets=targets)
+        fit = Fit("waves", "map", 0, 10, (8, 2, 0), {"max_epochs": 1}, targets=targets)
+        scores.append(execute(fit, parts))
+        assert scores[-1]["error"] is None
+        assert scores[-1].get("targets") == (None if targets == "standardised" else "original")
+        assert "validation_nll" not in scores[-1]
+    spread = table.y[train_test_validation_split(60, 0, (8, 2, 0))[0]].std()
+    shift = (math.log(spread) + math.log(3 * spread)) / 2
+    assert scores[1]["nll"] - scores[0]["nll"] == pytest.approx(shift, abs=1e-4)
+
+
+def test_how_two_classes_are_ordered():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 1)), np.arange(60) % 2
+    parts = make_parts(Dataset("signs", x + y[:, None], y, ("a",), ("y",), "classification", ("n", "p")), 0, (4, 2, 0))
+    fit = Fit("signs", "svgp", 0, 10, (4, 2, 0), {"max_epochs": 1}, task="classification")
+    kept = []
+    record = execute(fit, parts, kept.append)
+    likely = kept[0].probabilities[:, 1]
+    pairs = [(p > n) + (p == n) / 2 for p in likely[parts.y_test == 1] for n in likely[parts.y_test == 0]]
+    assert record["misranked"] == pytest.approx(1 - np.mean(pairs))
 
 
 def test_an_exact_gp_has_no_inducing_points(table):

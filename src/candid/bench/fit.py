@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator
+from sklearn.metrics import roc_auc_score
 
 import candid
 from candid.bench.protocol import Parts
@@ -32,7 +33,7 @@ __all__ = ["RECIPE_VERSION", "Fit", "execute", "key_of"]
 #: changes what is done, too): results are then computed anew.
 RECIPE_VERSION = 3
 # What is on record only where it is not the usual.
-PROTOCOL = {"task": "regression", "inputs": "standardised", "most_rows": None}
+PROTOCOL = {"task": "regression", "inputs": "standardised", "most_rows": None, "targets": "standardised"}
 # Parameters that change nothing about the result.
 WITHOUT_EFFECT = {"verbose", "callbacks", "checkpoint_dir", "device", "n_threads"}
 
@@ -44,7 +45,7 @@ class Fit:
     ``parameters`` are those that are tried or chosen, and the length if it is not our recipe's; ``setting`` are those
     that the table and its row prescribe; ``row`` is what tables call it, by default the method. ``purpose`` is
     "result", or "choice" for a fit that only serves to choose a parameter. Without ``n_inducing`` our recipe decides.
-    ``task``, ``inputs`` and ``most_rows`` are those of the benchmark.
+    ``task``, ``inputs``, ``most_rows`` and ``targets`` are those of the benchmark.
     """
 
     data: str
@@ -59,6 +60,7 @@ class Fit:
     task: str = "regression"
     inputs: str = "standardised"
     most_rows: int | None = None
+    targets: str = "standardised"
 
     @property
     def name(self) -> str:
@@ -163,7 +165,8 @@ def _measured(gp: Any, parts: Parts, keep: Callable[[Any], None]) -> dict[str, A
     seconds = time.perf_counter() - start
     prediction = gp.predict_distribution(parts.x_test)
     scores = _scores(parts.y_test, prediction)
-    scores["validation_nll"] = _scores(parts.y_validation, gp.predict_distribution(parts.x_validation))["nll"]
+    if len(parts.x_validation):
+        scores["validation_nll"] = _scores(parts.y_validation, gp.predict_distribution(parts.x_validation))["nll"]
     for name, value in scores.items():
         if not math.isfinite(value):
             raise ArithmeticError(f"the metric {name} is {value}")
@@ -183,8 +186,15 @@ def _measured(gp: Any, parts: Parts, keep: Callable[[Any], None]) -> dict[str, A
 
 def _scores(y: np.ndarray, prediction: Any) -> dict[str, float]:
     if isinstance(prediction, PredictiveCategorical):
-        return {"nll": float(-prediction.log_prob(y).mean()), "error": float((prediction.mode != y).mean())}
+        scores = {"nll": float(-prediction.log_prob(y).mean()), "error": float((prediction.mode != y).mean())}
+        return {**scores, "misranked": 1 - _area(y, prediction)} if len(prediction.classes) == 2 else scores
     return summary(y, prediction)
+
+
+def _area(y: np.ndarray, prediction: PredictiveCategorical) -> float:
+    """Area under the curve of two classes: how often a row of the second is thought likelier to be of it."""
+    second = y == prediction.classes[1]
+    return float(roc_auc_score(second, prediction.probabilities[:, 1])) if 0 < second.sum() < len(y) else 0.5
 
 
 @torch.no_grad()

@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 
 from candid.bench.comparison import Comparison, compare_with
 from candid.bench.markdown import GOOD, NOTHING, figure, number, table
+from candid.bench.paired import paired_test
 from candid.bench.published import PublishedTable, read_published
 from candid.bench.runner import Outcome
 from candid.bench.spec import LENGTHSCALES, Budget, Spec
 
 __all__ = ["page"]
 
+PAIRS = (
+    "One row of the table against another on the same splits: the mean difference of their NLLs, and how likely a "
+    "difference as far below zero would be if there were none (Wilcoxon's signed-rank test, one-sided)."
+)
 TRAINING = (
     "The objective is the method's own, per training row (the smaller the better): where training starts and where it "
     "ends. The noise share is the part of the predictive variance that the model calls noise."
@@ -35,6 +40,8 @@ def page(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outcome]) -> 
         parts += [f"## {title}", _summary(comparisons), _metric_table(comparisons)]
     if any(metric in LENGTHSCALES for metric, _, _ in published):
         parts += ["## Lengthscales", LENGTHS, _lengthscale_table(published, outcomes)]
+    if spec.pairs:
+        parts += ["## Pairs", PAIRS, _pair_table(spec, outcomes)]
     parts += ["## Training", TRAINING, _training_table(spec, outcomes)]
     tries = [entry for entry in outcomes if entry.fit.purpose == "choice"]
     if tries:
@@ -48,7 +55,9 @@ def page(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outcome]) -> 
 def _introduction(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outcome]) -> str:
     threads = sorted({entry.record["threads"] for entry in outcomes})
     versions = sorted({f"candid {entry.record['candid']}, torch {entry.record['torch']}" for entry in outcomes})
-    units = " in standardised units" if spec.task == "regression" else ""
+    units = f" in {spec.targets} units" if spec.task == "regression" else ""
+    if spec.several_outputs:
+        units += ", averaged over targets"
     splits = "1 split" if len(budget.splits) == 1 else f"{len(budget.splits)} splits"
     return (
         f"Published: {spec.reference}. {spec.protocol}.\n\n"
@@ -106,6 +115,26 @@ def _lengthscale_table(published: PublishedTable, outcomes: Sequence[Outcome]) -
     return table(("data", "method", *titles), rows)
 
 
+def _pair_table(spec: Spec, outcomes: Sequence[Outcome]) -> str:
+    found = [(pair, paired_test(outcomes, data, *pair)) for pair in spec.pairs for data in [*_data(outcomes), None]]
+    rows = [
+        (
+            test.data or "all of them",
+            f"{first} − {second}",
+            str(test.n_pairs),
+            number(test.difference, sign=True),
+            number(test.probability),
+        )
+        for (first, second), test in found
+        if test is not None
+    ]
+    return table(("data", "rows", "fits", "difference of NLLs", "p"), rows)
+
+
+def _data(outcomes: Sequence[Outcome]) -> list[str]:
+    return list(dict.fromkeys(entry.fit.data for entry in outcomes))
+
+
 def _training_table(spec: Spec, outcomes: Sequence[Outcome]) -> str:
     header = (
         "data",
@@ -127,7 +156,7 @@ def _training_table(spec: Spec, outcomes: Sequence[Outcome]) -> str:
             str(entry.fit.split),
             _chosen(spec, entry),
             *(
-                number(entry.record[column])
+                number(entry.record.get(column))
                 for column in ("objective_start", "objective_end", "noise_share", "validation_nll", "nll")
             ),
             str(entry.record["epochs"]),

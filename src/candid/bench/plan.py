@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from candid.bench.fit import Fit
@@ -22,10 +22,14 @@ def known_methods(spec: Spec, budget: Budget) -> tuple[list[str], list[str]]:
 
 @dataclass(frozen=True)
 class Plan:
-    """The fits of a budget, for each data set and row of the table."""
+    """The fits of a budget, for each data set and row of the table.
+
+    ``n_features`` of the data sets are needed where a row has hidden layers.
+    """
 
     spec: Spec
     budget: Budget
+    n_features: Mapping[str, int] = field(default_factory=dict)
 
     def pairs(self, n_rows: Mapping[str, int]) -> list[tuple[str, str]]:
         """Data sets and rows, without those whose methods cannot take so long a table."""
@@ -59,7 +63,7 @@ class Plan:
         self, data: str, name: str, split: int, n_inducing: int | None, parameters: Mapping[str, Any], purpose: str
     ) -> Fit:
         row = self.spec.row(name)
-        sizes = row.sizes(n_inducing)
+        sizes, widths = row.sizes(n_inducing), row.widths(self.n_features.get(data))
         return Fit(
             data=data,
             method=row.method,
@@ -68,11 +72,12 @@ class Plan:
             proportions=self.spec.proportions,
             parameters=parameters,
             purpose=purpose,
-            setting={**self.spec.parameters, **self.budget.parameters, **row.parameters, **sizes},
+            setting={**self.spec.parameters, **self.budget.parameters, **row.parameters, **sizes, **widths},
             row=name,
             task=self.spec.task,
             inputs=self.spec.inputs,
             most_rows=self.budget.most_rows,
+            targets=self.spec.targets,
         )
 
 

@@ -29,8 +29,8 @@ class Parts:
     y_validation: np.ndarray
 
 
-def load_data(names: Sequence[str], task: str = "regression") -> dict[str, Dataset]:
-    """Data sets by name, for one task.
+def load_data(names: Sequence[str], task: str = "regression", several_outputs: bool = False) -> dict[str, Dataset]:
+    """Data sets by name, for one task and, unless ``several_outputs`` are allowed, with one target each.
 
     All of them are asked for at once, because a long run should not end halfway for want of a file.
     """
@@ -47,7 +47,7 @@ def load_data(names: Sequence[str], task: str = "regression") -> dict[str, Datas
             f"{next(iter(missing))}.parquet, or leave it out with --data. {next(iter(missing.values()))}"
         )
     for name, data in found.items():
-        if data.task != task or data.y.ndim > 1:
+        if data.task != task or (data.y.ndim > 1 and not several_outputs):
             kind = "real target" if task == "regression" else "target with classes"
             raise ValueError(f"{name} does not have one {kind}, so it cannot be part of this benchmark")
     return found
@@ -59,8 +59,9 @@ def make_parts(
     proportions: Sequence[float],
     inputs: str = "standardised",
     most_rows: int | None = None,
+    targets: str = "standardised",
 ) -> Parts:
-    """Split the rows, scale the inputs (to mean 0 and variance 1, or to [−1, 1]) and standardise a real target.
+    """Split the rows, scale the inputs (to mean 0 and variance 1, or to [−1, 1]) and perhaps standardise real targets.
 
     Of more than ``most_rows`` rows, so many are taken at random, the same for every split.
     """
@@ -70,8 +71,8 @@ def make_parts(
         x, y = x[some], y[some]
     train, test, validation = train_test_validation_split(len(x), split, proportions)
     x = (_to_range if inputs == "range" else _standardised)(x, train)
-    if data.task == "regression":
-        y = _standardised(y[:, None], train)[:, 0]
+    if data.task == "regression" and targets == "standardised":
+        y = _standardised(y.reshape(len(y), -1), train).reshape(y.shape)
     return Parts(x[train], y[train], x[test], y[test], x[validation], y[validation])
 
 

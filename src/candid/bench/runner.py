@@ -73,7 +73,8 @@ class Runner:
         results: Results,
         tell: Callable[[Event], None] = lambda event: None,
     ) -> None:
-        self.spec, self.plan, self.splits = spec, Plan(spec, budget), budget.splits
+        self.plan = Plan(spec, budget, {name: table.X.shape[1] for name, table in data.items()})
+        self.spec, self.splits = spec, budget.splits
         self.data, self.results, self.tell = data, results, tell
         self.outcomes: list[Outcome] = []
         self.pairs = self.plan.pairs({name: len(table.X) for name, table in data.items()})
@@ -111,8 +112,7 @@ class Runner:
             self._say(fit)
             start = time.perf_counter()
             data = self.data[fit.data]
-            parts = make_parts(data, fit.split, fit.proportions, fit.inputs, fit.most_rows)
-            record = execute(fit, parts)
+            record = execute(fit, make_parts(data, fit.split, fit.proportions, fit.inputs, fit.most_rows, fit.targets))
             self.results.append(record)
             self._seconds += time.perf_counter() - start
             self._cost_done += self._cost(fit)

@@ -11,9 +11,10 @@ __all__ = ["CLASS_METRICS", "LENGTHSCALES", "METRICS", "Budget", "Choice", "Grid
 
 Entry = TypeVar("Entry")
 
-#: Metrics of test rows, by task: of regression in standardised units; the smaller the better.
+#: Metrics of test rows, by task: of regression in the units of the benchmark; the smaller the better.
 METRICS = {"nll": "NLL", "rmse": "RMSE", "crps": "CRPS"}
 CLASS_METRICS = {"nll": "NLL", "error": "share of errors"}
+TWO_CLASS_METRICS = {**CLASS_METRICS, "misranked": "1 − AUC"}
 #: Fitted lengthscales in standardised units; nothing to be judged.
 LENGTHSCALES = {"mean_lengthscale": "lengthscale of the mean", "lengthscale": "lengthscale of the covariance"}
 
@@ -41,12 +42,14 @@ class Choice:
 class Row:
     """A row of a table: a method, and what sets it apart from the other fits of the table.
 
-    ``shares`` are parameters that count inducing points, as multiples of the table's number of them.
+    ``shares`` are parameters that count inducing points, as multiples of the table's number of them, and
+    ``hidden_layers`` is the number of hidden layers that are as wide as a data set has features.
     """
 
     method: str
     parameters: Mapping[str, Any] = field(default_factory=dict)
     shares: Mapping[str, float] = field(default_factory=dict)
+    hidden_layers: int = 0
 
     def sizes(self, n_inducing: int | None) -> dict[str, int]:
         """The number of inducing points, and of other points that go with it; none where our recipe decides."""
@@ -54,6 +57,14 @@ class Row:
             return {}
         shares = {"n_inducing": 1.0, **self.shares}
         return {name: max(1, round(share * n_inducing)) for name, share in shares.items()}
+
+    def widths(self, n_features: int | None) -> dict[str, tuple[int, ...]]:
+        """The widths of the hidden layers, where the row has some."""
+        if not self.hidden_layers:
+            return {}
+        if n_features is None:
+            raise ValueError(f"the layers of {self.method} are as wide as a data set, which is not known here")
+        return {"hidden_widths": (n_features,) * self.hidden_layers}
 
 
 @dataclass(frozen=True)
@@ -136,8 +147,8 @@ class Spec:
     name, title : str
     reference, protocol : str
         Where it is published, and how it was done there.
-    published : str
-        Name of the table of its results in :mod:`candid.bench.published`.
+    published : str, optional
+        Name of the table of its results in :mod:`candid.bench.published`; None where there are only pictures.
     budgets : mapping
         Name of a budget → how much is run.
     grids : mapping
@@ -153,13 +164,21 @@ class Spec:
     task : {"regression", "classification"}
     inputs : {"standardised", "range"}
         Whether inputs are standardised, or scaled to [−1, 1]: to an isotropic kernel that is not the same.
+    targets : {"standardised", "original"}
+        The units of real targets, and so of all metrics.
+    several_outputs : bool
+        Whether data sets may have several targets; metrics are then averages over them.
+    two_classes : bool
+        Whether the order of classes by their probability is measured as well, which has a meaning for two.
+    pairs : tuple of pairs
+        Rows of which the first is said to have the smaller NLL than the second: tested over splits.
     """
 
     name: str
     title: str
     reference: str
     protocol: str
-    published: str
+    published: str | None
     budgets: Mapping[str, Budget]
     grids: Mapping[str, Grid] = field(default_factory=dict)
     proportions: tuple[float, float, float] = (15, 3, 2)
@@ -168,11 +187,17 @@ class Spec:
     sweep: Sweep | None = None
     task: Literal["regression", "classification"] = "regression"
     inputs: Literal["standardised", "range"] = "standardised"
+    targets: Literal["standardised", "original"] = "standardised"
+    several_outputs: bool = False
+    two_classes: bool = False
+    pairs: tuple[tuple[str, str], ...] = ()
 
     @property
     def metrics(self) -> Mapping[str, str]:
         """Name in a record → title, of what is compared."""
-        return METRICS if self.task == "regression" else CLASS_METRICS
+        if self.task == "regression":
+            return METRICS
+        return TWO_CLASS_METRICS if self.two_classes else CLASS_METRICS
 
     @property
     def recipe(self) -> str:

@@ -22,8 +22,10 @@ class Figure:
 PublishedTable = dict[tuple[str, str, str], Figure]
 
 
-def read_published(name: str) -> PublishedTable:
-    """The table of that name, e.g. ``"ppgpr_table3"``."""
+def read_published(name: str | None) -> PublishedTable:
+    """The table of that name, e.g. ``"ppgpr_table3"``; an empty one where nothing is published."""
+    if name is None:
+        return {}
     text = files(__name__).joinpath(f"{name}.csv").read_text(encoding="utf-8")
     lines = (line for line in text.splitlines() if not line.startswith("#"))
     return {

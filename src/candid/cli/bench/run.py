@@ -63,7 +63,7 @@ def run(
         note(console, f"skipped, because this version does not have them: {', '.join(unknown)}")
     if not known:
         raise ValueError("no method is left; 'candid methods' lists them")
-    tables = load_data(content.data, chosen.task)
+    tables = load_data(content.data, chosen.task, chosen.several_outputs)
     path = directory / "results.jsonl"
     others = sorted(set(directory.absolute().parent.glob(f"*/{path.name}")) - {path.absolute()}) if resume else []
     if not resume and path.is_file():
