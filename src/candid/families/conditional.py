@@ -45,9 +45,10 @@ from candid.families.conditional_predictor import ConditionalPredictor, spread_s
 from candid.families.means import Mean
 from candid.families.sparse import Sparse
 from candid.families.squares import SignedSquares
+from candid.families.whitened_normal import WhitenedNormal
 from candid.kernels import Kernel, networks_in, unfold
 from candid.kernels.joint import joint_grams
-from candid.linalg import divergence_from_standard, lower_product, transposed_lower_product, whiten_pair
+from candid.linalg import divergence_from_standard, whiten_pair
 from candid.linalg.relative import column_squares, residual_squares
 from candid.linalg.triangular import solve_lower
 from candid.marginal import Batch, Evaluation
@@ -192,13 +193,13 @@ class Conditional(Sparse):
         """What one factorisation needed, the next one starts from."""
         self.jitter.copy_(torch.stack([of_covariance, of_mean], -1))
 
-    def _normals(self, root: Tensor) -> tuple[_Normal, _Normal]:
+    def _normals(self, root: Tensor) -> tuple[WhitenedNormal, WhitenedNormal]:
         """q(L_q⁻¹u) and q(L_k⁻¹u)."""
-        own = _Normal(self.weights.mean, self.weights.root())
+        own = WhitenedNormal(self.weights.mean, self.weights.root())
         turned = own.turned(root)
         return (own, turned) if self.whiten == "mean" else (turned, own)
 
-    def _divergence(self, of_covariance: _Normal, root: Tensor) -> Tensor:
+    def _divergence(self, of_covariance: WhitenedNormal, root: Tensor) -> Tensor:
         """KL(q(u) ‖ N(0, K_zz)), or −log p(v) for a point."""
         if self.whiten == "covariance":
             return self.weights.penalty()
@@ -209,7 +210,7 @@ class Conditional(Sparse):
             return over_gps(0.5 * (mean.square().sum(-1) + mean.shape[-1] * math.log(2 * math.pi)) - log_det)
         return over_gps(divergence_from_standard(mean, of_covariance.root))
 
-    def _omega(self, features: _Features, of_covariance: _Normal, latent: Tensor, deviations: Tensor) -> Tensor:
+    def _omega(self, features: _Features, of_covariance: WhitenedNormal, latent: Tensor, deviations: Tensor) -> Tensor:
         """Ω, or an estimate of it, where ``latent`` and ``deviations`` are m_qᵀB and R_qᵀB."""
         gram, columns, mean = features.unit(features.rows), of_covariance.columns(), of_covariance.mean.unsqueeze(-1)
         if self.omega_draws is not None and self.omega_draws < columns.shape[-1]:
@@ -260,9 +261,9 @@ class Conditional(Sparse):
         # L_q⁻ᵀ m
         return self.points, own.coefficients(self._of_mean(basis, own).mean)
 
-    def _of_mean(self, basis: FixedBasis, own: FixedBasis) -> _Normal:
+    def _of_mean(self, basis: FixedBasis, own: FixedBasis) -> WhitenedNormal:
         """q(L_q⁻¹u), whichever kernel whitens u."""
-        normal = _Normal(self.weights.mean, self.weights.root())
+        normal = WhitenedNormal(self.weights.mean, self.weights.root())
         return normal if self.whiten == "mean" else normal.turned(own.whiten(basis.lower))
 
     def _predictor(self, compact: bool) -> ConditionalPredictor:
@@ -293,40 +294,3 @@ class _Features:
     covariance: Float[Tensor, "*batch m n"]  # A
     mean: Float[Tensor, "*batch m n"]  # B
     root: Float[Tensor, "*batch m m"]  # T = L_k⁻¹ L_q, or its inverse where the covariance's kernel whitens
-
-
-@dataclass(frozen=True)
-class _Normal:
-    """N(m, R Rᵀ), with a root as :meth:`candid.weights.Weights.root` gives it."""
-
-    mean: Float[Tensor, "*batch m"]
-    root: Tensor | None
-
-    def turned(self, triangle: Float[Tensor, "*batch m m"]) -> _Normal:
-        """The distribution of T v."""
-        mean = (triangle @ self.mean.unsqueeze(-1)).squeeze(-1)
-        if self.root is None:
-            return _Normal(mean, None)
-        return _Normal(
-            mean, triangle * self.root.unsqueeze(-2) if self._is_diagonal() else lower_product(triangle, self.root)
-        )
-
-    def at(
-        self, features: Float[Tensor, "*batch m n"]
-    ) -> tuple[Float[Tensor, "*batch 1 n"], Float[Tensor, "*batch j n"]]:
-        """mᵀF and RᵀF: mean and root of the distribution of Fᵀv."""
-        latent = self.mean.unsqueeze(-2) @ features
-        if self.root is None:
-            return latent, features[..., :0, :]
-        return latent, self.root.unsqueeze(-1) * features if self._is_diagonal() else transposed_lower_product(
-            self.root, features
-        )
-
-    def columns(self) -> Float[Tensor, "*batch m j"]:
-        """R as a matrix."""
-        if self.root is None:
-            return self.mean.new_zeros(*self.mean.shape, 0)
-        return torch.diag_embed(self.root) if self._is_diagonal() else self.root
-
-    def _is_diagonal(self) -> bool:
-        return self.root is not None and self.root.dim() == self.mean.dim()
