@@ -29,6 +29,13 @@ class Weights(nn.Module, ABC):
     def assign(self, mean: Float[Tensor, "*batch m"], precision: Float[Tensor, "*batch m m"]) -> None:
         """Set m, and S as near to ``precision``⁻¹ as this kind of q(v) allows (in the sense of the KL divergence)."""
 
+    def refresh(self, step: int) -> None:
+        """Called before every step of training."""
+
+    def settled(self) -> Weights:
+        """The weights that predictions use."""
+        return self
+
     def moments(
         self, features: Float[Tensor, "*batch m n"]
     ) -> tuple[Float[Tensor, "*batch n"], Float[Tensor, "*batch n"], Float[Tensor, "*batch n"]]:

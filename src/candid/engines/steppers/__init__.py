@@ -9,6 +9,7 @@ from torch import nn
 
 from candid.engines.steppers.adam import Adam, DampedAdam
 from candid.engines.steppers.base import Evaluate, Stepper
+from candid.engines.steppers.critic import CriticAdam
 from candid.engines.steppers.hmc import HMC
 from candid.engines.steppers.lbfgs import LBFGS
 from candid.engines.steppers.natural import NaturalGradient
@@ -22,6 +23,7 @@ __all__ = [
     "SGHMC",
     "STEPPERS",
     "Adam",
+    "CriticAdam",
     "DampedAdam",
     "NaturalGradient",
     "RowAdam",
@@ -34,6 +36,7 @@ __all__ = [
 #: Steppers by the name under which a method speaks of them.
 STEPPERS: dict[str, type[Adam] | type[LBFGS] | type[NaturalGradient] | type[SGHMC] | type[HMC] | type[RowAdam]] = {
     "adam": Adam,
+    "critic": CriticAdam,
     "damped": DampedAdam,
     "lbfgs": LBFGS,
     "natural": NaturalGradient,
