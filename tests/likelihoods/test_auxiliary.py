@@ -8,10 +8,12 @@ from scipy.stats import gamma, lognorm
 
 from candid.likelihoods import Bernoulli, Gaussian, OneAgainstAll, PolyaGammaSites, Softmax, StudentT, make_sites
 from candid.likelihoods.polya_gamma import CLOSEST_LOCATION, CLOSEST_SCALE, LogNormal
-from candid.marginal import Batch
+from candid.marginal import Batch, Marginal
 
 Y = torch.tensor([[1.0], [0.0], [0.0], [1.0], [1.0]]).double()
 INDEX = torch.tensor([4, 0, 2])
+# What other rows say of f does not matter here.
+NOTHING = Marginal(*torch.zeros(3, 1, 1).double())
 
 
 @pytest.fixture
@@ -101,7 +103,7 @@ class TestStudentT:
             assert float(found[row]) == pytest.approx(expected, abs=1e-6)
 
     def test_it_starts_at_the_least_divergence(self, sites):
-        penalty = sites.penalties(batch_of(torch.arange(5), [1.0] * 5))["kl_aux"]
+        penalty = sites.penalties(batch_of(torch.arange(5), [1.0] * 5), NOTHING)["kl_aux"]
         for gradient in torch.autograd.grad(penalty, sites.own_parameters()):
             assert gradient.to_dense().abs().max() < 1e-6
 
@@ -111,14 +113,15 @@ class TestPenalty:
         weight = [1.0, 3.0, 0.5]
         divergence = LogNormal(sites.location, sites.log_scale.exp()).divergence()[INDEX].squeeze(-1)
         expected = 40.0 * (torch.tensor(weight).double() @ divergence) / sum(weight)
-        torch.testing.assert_close(sites.penalties(batch_of(INDEX, weight))["kl_aux"], expected)
+        torch.testing.assert_close(sites.penalties(batch_of(INDEX, weight), NOTHING)["kl_aux"], expected)
 
     def test_classes_are_added_up(self):
         y = torch.tensor([[0.0], [2.0]]).double()
         sites = make_sites(OneAgainstAll(3), y)
         torch.testing.assert_close(sites.targets, torch.eye(3).double()[[0, 2]])
-        one = make_sites(Bernoulli(), y.clamp_max(1)).penalties(batch_of(torch.arange(2), [1.0, 1.0]))["kl_aux"]
-        torch.testing.assert_close(sites.penalties(batch_of(torch.arange(2), [1.0, 1.0]))["kl_aux"], 3 * one)
+        batch = batch_of(torch.arange(2), [1.0, 1.0])
+        one = make_sites(Bernoulli(), y.clamp_max(1)).penalties(batch, NOTHING)["kl_aux"]
+        torch.testing.assert_close(sites.penalties(batch, NOTHING)["kl_aux"], 3 * one)
 
     def test_its_gradient_has_no_noise(self):
         """At its minimum the gradient vanishes; that of samples has that average, and scatters widely about it."""
@@ -139,7 +142,7 @@ class TestPenalty:
             assert other.std() > 1.0
 
     def test_gradients_are_those_of_the_rows_of_the_batch(self, sites):
-        sum(sites.penalties(batch_of(INDEX, [1.0, 1.0, 1.0])).values()).backward()
+        sum(sites.penalties(batch_of(INDEX, [1.0, 1.0, 1.0]), NOTHING).values()).backward()
         gradient = sites.location.grad
         assert gradient.is_sparse
         assert set(gradient.coalesce().indices()[0].tolist()) == set(INDEX.tolist())

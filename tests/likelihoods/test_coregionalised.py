@@ -129,10 +129,81 @@ def test_latent_functions_start_as_principal_components():
     scores = likelihood.surrogate(y).targets
     torch.testing.assert_close(scores @ likelihood.mixing.value, y, atol=1e-4, rtol=1e-4)
     torch.testing.assert_close(scores.square().mean(0), torch.ones(2), atol=1e-3, rtol=1e-3)
-    # With a third of the entries missing the rest is enough.
+    # Where entries are missing, a guess takes their place.
     gaps = torch.where(torch.rand(y.shape) < 0.1, torch.nan, y)
-    partly = Coregionalised(gaps, 2, Gaussian(n_outputs=3))
-    assert (partly.surrogate(gaps).targets @ partly.mixing.value - y).abs().mean() < 0.1
+    torch.testing.assert_close(likelihood.surrogate(gaps).targets, scores)
+    # A row of weight two is two rows.
+    twice = Coregionalised(torch.cat([y, y[:50]]), 2, Gaussian(n_outputs=3))
+    weighted = Coregionalised(y, 2, Gaussian(n_outputs=3), 1 + (torch.arange(300) < 50).float())
+    torch.testing.assert_close(weighted.mixing.value.abs(), twice.mixing.value.abs())
+
+
+def test_smooth_components_and_noise_come_apart():
+    """Of a smooth function and noise that two outputs mix, where principal components would be other mixtures."""
+    torch.manual_seed(3)
+    x = torch.linspace(0, 6, 400)
+    parts, mixing = torch.stack([torch.sin(x), 0.7 * torch.randn(400)], 1), torch.tensor([[1.0, 0.8], [0.9, -0.2]])
+    y = parts @ mixing
+    changes = y[1:-1] - 0.5 * (y[2:] + y[:-2])
+    first, principal, plain = Coregionalised(y, 2, Gaussian(n_outputs=2), changes=changes).candidates
+    covariance = torch.cov(y.T, correction=0)
+    torch.testing.assert_close(first.T @ first, covariance)
+    torch.testing.assert_close(principal.T @ principal, covariance)
+    torch.testing.assert_close(plain, torch.diag(covariance.diag().sqrt()))
+    # One of the components is the smooth function, up to what noise happens to look like it.
+    components = y @ torch.linalg.inv(first)
+    likeness = torch.corrcoef(torch.cat([components, parts[:, :1]], 1).T)[2, :2].abs()
+    assert likeness.max() > 0.99
+    assert Coregionalised(y, 1, Gaussian(n_outputs=2), changes=changes).candidates[0].shape == (1, 2)
+
+
+def test_the_noise_of_outputs_follows_from_that_of_the_start():
+    """(A²)ᵀσ_f², and the mean square of what one latent function leaves out of two outputs."""
+    y = torch.tensor([[1.0, 1.0], [-1.0, -1.0], [0.3, -0.3], [-0.3, 0.3]])
+    likelihood = Coregionalised(y, 1, Gaussian(n_outputs=2))
+    likelihood.adopt(torch.tensor([[0.2]]), y)
+    torch.testing.assert_close(likelihood.noise.noise.value, torch.full((1, 2), 0.2 * 0.5 + 0.5 * 0.3**2))
+    likelihood.noise.noise.fix()
+    likelihood.adopt(torch.tensor([[5.0]]), y)
+    torch.testing.assert_close(likelihood.noise.noise.value, torch.full((1, 2), 0.2 * 0.5 + 0.5 * 0.3**2))
+
+
+def test_latent_functions_may_depend_on_each_other():
+    likelihood, y, mean, variance = some_rows()
+    diagonal = likelihood.log_expected_density(y, mean, torch.diag_embed(variance))
+    torch.testing.assert_close(diagonal, likelihood.log_expected_density(y, mean, variance))
+    root = torch.randn(5, 2, 2).double()
+    covariance, noise = root @ root.mT, torch.diag(likelihood.variance[0])
+    y[3, 1] = math.nan
+    for found, row, m, v in zip(likelihood.log_expected_density(y, mean, covariance), y, mean, covariance, strict=True):
+        there = ~row.isnan()
+        total = (likelihood.mixing.T @ v @ likelihood.mixing + noise)[there][:, there]
+        expected = MultivariateNormal((likelihood.mixing.T @ m)[there], total).log_prob(row[there])
+        torch.testing.assert_close(found.squeeze(), expected)
+
+
+def test_rounds_of_pseudo_observations_end_at_the_posterior():
+    """Of latent functions that meet in all outputs, with a unit prior and entries missing."""
+    likelihood, y, _, _ = some_rows(n_latents=3, seed=3)
+    y[0, 0] = y[1, 1] = y[1, 2] = math.nan
+    mean = torch.zeros(5, 3).double()
+    for _ in range(4000):
+        target, precision = likelihood.pseudo_observations(y, mean, torch.ones(5, 3).double())
+        mean = precision * target / (1 + precision)
+    for row, found in zip(y, mean, strict=True):
+        there = ~row.isnan()
+        a, weight = likelihood.mixing[:, there], torch.diag(1 / likelihood.variance[0, there])
+        expected = torch.linalg.solve(torch.eye(3).double() + a @ weight @ a.T, a @ weight @ row[there])
+        torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_parts_of_the_rows_share_what_is_learned():
+    known = torch.rand(20, 3) + 0.1
+    likelihood = Coregionalised(torch.randn(20, 3), 2, Gaussian(n_outputs=3, known=known))
+    part = likelihood.subset(torch.tensor([4, 7]))
+    assert part.mixing is likelihood.mixing
+    torch.testing.assert_close(part.at(torch.tensor([1])).variance, known[7:8])
+    torch.testing.assert_close(likelihood.at(torch.tensor([7])).variance, known[7:8])
 
 
 def test_more_latent_functions_than_outputs_are_refused():

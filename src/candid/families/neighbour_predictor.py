@@ -10,28 +10,23 @@ from torch import Tensor
 
 from candid.families.axes import for_each_gp
 from candid.families.local import local_marginal
-from candid.families.means import Mean, mean_from_spec
-from candid.families.predictor import Joint, Predictor
-from candid.families.searched import SearchedRows
-from candid.kernels import Kernel, kernel_from_spec
+from candid.families.means import Mean
+from candid.families.nearby_predictor import NearbyPredictor
+from candid.families.predictor import Joint
+from candid.kernels import Kernel
 from candid.linalg import whiten
 from candid.marginal import Marginal
 
 __all__ = ["NeighbourPredictor"]
 
-# What describes a neighbour predictor.
-PARTS = {"type", "kernel", "mean", "x", "targets", "n_neighbours", "search"}
-# Rows of the largest matrix that a joint prediction makes.
-MOST_TOGETHER = 10_000
 
-
-class NeighbourPredictor(Predictor):
+class NeighbourPredictor(NearbyPredictor):
     r"""Conditions a row on the k training rows that are nearest to it, and several rows on the union of theirs.
 
     Parameters
     ----------
     kernel, mean : Kernel, Mean
-        As fitted; the predictor keeps copies.
+        As fitted; the predictor keeps them.
     x : Tensor
         Training inputs, N×D.
     targets, noise : Tensor
@@ -44,6 +39,7 @@ class NeighbourPredictor(Predictor):
         How neighbours are searched for.
     """
 
+    kind, shapes = "neighbours", ("x", "targets")
     targets: Tensor
     noise: Tensor
 
@@ -58,13 +54,9 @@ class NeighbourPredictor(Predictor):
         n_neighbours: int,
         search: str = "exact",
     ) -> None:
-        super().__init__()
-        self.kernel, self.mean = kernel, mean
-        self.rows = SearchedRows(x, metric, persistent=True, search=search)
+        super().__init__(kernel, mean, x, metric, n_neighbours, search)
         self.register_buffer("targets", targets)
         self.register_buffer("noise", noise)
-        self.n_points = self.n_neighbours = n_neighbours
-        self.requires_grad_(False)
 
     def marginal(self, x: Float[Tensor, "*#chains n d"], mean_only: bool = False) -> Marginal:
         near = self.rows.nearest(x, self.n_neighbours)
@@ -82,14 +74,7 @@ class NeighbourPredictor(Predictor):
         return self.rows.x[rows], self.targets[rows], self.noise[rows]
 
     def joint(self, x: Float[Tensor, "*#chains n d"]) -> Joint:
-        union = self.rows.nearest(x, self.n_neighbours).unique()
-        if max(len(union), x.shape[-2]) > MOST_TOGETHER:
-            raise ValueError(
-                f"a joint prediction of {x.shape[-2]} rows conditions them on the {len(union)} training rows that are "
-                f"neighbours of any of them, and makes matrices of that size (at most {MOST_TOGETHER}); ask for fewer "
-                "rows at a time, or for their marginal distributions"
-            )
-        neighbours, targets, noise = self._look_up(union)
+        neighbours, targets, noise = self._look_up(self._seen_by_any(x, "training rows"))
         rows = for_each_gp(x)
         amplitude, unit = self.kernel.split()
         scale = torch.ones_like(self.noise[0]) if amplitude is None else amplitude
@@ -104,26 +89,10 @@ class NeighbourPredictor(Predictor):
         covariance = scale[..., None, None] * (unit(rows) - features.mT @ features)
         return Joint(mean, 0.5 * (covariance + covariance.mT))
 
-    def to_spec(self) -> dict[str, Any]:
-        return {
-            "type": "neighbours",
-            "kernel": self.kernel.to_spec(),
-            "mean": self.mean.to_spec(),
-            "x": list(self.rows.x.shape),
-            "targets": list(self.targets.shape),
-            "n_neighbours": self.n_neighbours,
-            "search": self.rows.search,
-        }
+    def _numbers(self) -> Tensor:
+        return self.targets
 
     @staticmethod
     def from_spec(spec: dict[str, Any], code: Any = None) -> NeighbourPredictor:
-        if spec.keys() != PARTS:
-            raise ValueError(
-                f"a neighbour predictor is described by {sorted(PARTS)}, but this description has {sorted(spec)}"
-            )
-        x, targets, noise = (
-            torch.empty([int(size) for size in spec[name]], device="meta") for name in ("x", "targets", "targets")
-        )
-        kernel, mean = kernel_from_spec(spec["kernel"], code), mean_from_spec(spec["mean"], code)
-        metric, k, search = x.new_empty(x.shape[-1]), int(spec["n_neighbours"]), str(spec["search"])
-        return NeighbourPredictor(kernel, mean, x, targets, noise, metric, k, search)
+        kernel, mean, rows, search = NeighbourPredictor._parts(spec, code)
+        return NeighbourPredictor(kernel, mean, *rows, *search)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -23,14 +24,18 @@ from torch.nn.functional import embedding
 
 from candid.likelihoods.base import Likelihood, Sites
 from candid.likelihoods.bernoulli import Bernoulli
+from candid.likelihoods.coregionalised import Coregionalised, CoregionalisedSites
+from candid.likelihoods.counts import Binomial, NegativeBinomial
 from candid.likelihoods.gaussian import Gaussian
+from candid.likelihoods.normal_sites import NormalSites, normal_observations
 from candid.likelihoods.one_against_all import OneAgainstAll, indicators
+from candid.likelihoods.partly_observed import PartlyObserved
 from candid.likelihoods.polya_gamma import CLOSEST_LOCATION, CLOSEST_SCALE, LogNormal
 from candid.likelihoods.random_numbers import normal_numbers
 from candid.likelihoods.student_t import StudentT
-from candid.marginal import Batch
+from candid.marginal import Batch, Marginal
 
-__all__ = ["AuxiliarySites", "PolyaGammaSites", "StudentTSites", "make_sites"]
+__all__ = ["AuxiliarySites", "PolyaGammaSites", "StudentTSites", "make_sites", "new_observations"]
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -87,7 +92,7 @@ class AuxiliarySites(Sites):
         """With one value of each a that stands for q(a)."""
         return self._observed(index, self._middle(self._averages(index)))
 
-    def penalties(self, batch: Batch) -> dict[str, Tensor]:
+    def penalties(self, batch: Batch, marginal: Marginal) -> dict[str, Tensor]:
         assert batch.index is not None
         divergence = self._divergence(batch.index, self._q(batch.index)).sum(-1)
         # N Σ_batch w·KL / Σ_batch w
@@ -189,6 +194,40 @@ def make_sites(
         return PolyaGammaSites(y, weight, seed)
     if isinstance(likelihood, OneAgainstAll):
         return PolyaGammaSites(indicators(y, likelihood.n_classes), weight, seed)
+    if isinstance(likelihood, (Coregionalised, PartlyObserved)):
+        return CoregionalisedSites(likelihood, y)
     if isinstance(likelihood, StudentT):
         return StudentTSites(likelihood, y, weight, seed)
+    if isinstance(likelihood, (Binomial, NegativeBinomial)):
+        every = torch.arange(len(y), device=y.device)
+        return NormalSites(likelihood, y, likelihood.at(every).logits(y))
     raise TypeError(f"there are no auxiliary variables that make {type(likelihood).__name__} observations normal")
+
+
+def new_observations(
+    likelihood: Likelihood,
+    rows: Any,
+    y: Float[Tensor, "n y"],
+    mean: Float[Tensor, "n p"],
+    variance: Float[Tensor, "n p"],
+) -> tuple[Float[Tensor, "n p"], Float[Tensor, "n p"]]:
+    """What rows that are not training rows show, as far as that follows from what is predicted there.
+
+    Parameters
+    ----------
+    likelihood : Likelihood
+    rows : object
+        The likelihood at these rows.
+    y : Tensor
+        The observations.
+    mean, variance : Tensor
+        Of the latent functions there.
+
+    Returns
+    -------
+    targets, precision : Tensor
+        Of normal observations.
+    """
+    if isinstance(likelihood, (Binomial, NegativeBinomial)):
+        return normal_observations(rows, y, mean, variance, rows.logits(y))
+    return rows.pseudo_observations(y, mean, variance)

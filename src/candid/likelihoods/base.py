@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from torch import Tensor, nn
 
-from candid.marginal import Batch
+from candid.marginal import Batch, Marginal
 
 __all__ = ["Likelihood", "Sites", "Surrogate"]
 
@@ -75,8 +75,11 @@ class Sites(nn.Module, ABC):
         """The same as predictions need it; sites with random parts have none here."""
         return self(index)
 
-    def penalties(self, batch: Batch) -> dict[str, Tensor]:
-        """Whole-data nats of what is learned about the rows of a batch, by name."""
+    def penalties(self, batch: Batch, marginal: Marginal) -> dict[str, Tensor]:
+        """Whole-data nats of what is learned about the rows of a batch, by name.
+
+        ``marginal`` is what the other rows say of the latent function there.
+        """
         return {}
 
     def own_parameters(self) -> list[nn.Parameter]:

@@ -47,6 +47,10 @@ class BinomialRows:
         """Targets and precisions by Pólya–Gamma variables."""
         return _pseudo_observations(self.trials.expand_as(y), y - 0.5 * self.trials, mean, variance)
 
+    def logits(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """What each count says by itself."""
+        return _logits(y, self.trials - y)
+
     def _ways(self, y: Tensor) -> Tensor:
         # log n!/(y! (n − y)!)
         failures = self.trials - y
@@ -75,6 +79,10 @@ class NegativeBinomialRows:
     def pseudo_observations(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Targets and precisions by Pólya–Gamma variables."""
         return _pseudo_observations(y + self.concentration, 0.5 * (y - self.concentration), mean, variance)
+
+    def logits(self, y: Tensor) -> tuple[Tensor, Tensor]:
+        """What each count says by itself."""
+        return _logits(y, self.concentration.detach())
 
     def _ways(self, y: Tensor) -> Tensor:
         # log Γ(y + r)/(Γ(r) y!)
@@ -114,9 +122,7 @@ class Binomial(Likelihood):
         return BinomialRows(self.trials[index])
 
     def surrogate(self, y: Tensor) -> Surrogate:
-        # The empirical logit, with its usual variance
-        successes, failures = y + 0.5, self.trials - y + 0.5
-        return Surrogate(torch.log(successes / failures), 1 / successes + 1 / failures)
+        return Surrogate(*_logits(y, self.trials - y))
 
     def subset(self, index: Tensor) -> Binomial:
         part = copy.deepcopy(self)
@@ -181,6 +187,12 @@ def _pseudo_observations(power: Tensor, slope: Tensor, mean: Tensor, variance: T
     """Of σ(f)^a σ(−f)^b, with power = a + b and slope = (a − b)/2."""
     precision = power * polya_gamma.mean_precision(torch.sqrt(mean.square() + variance))
     return slope / precision, precision
+
+
+def _logits(successes: Tensor, failures: Tensor) -> tuple[Tensor, Tensor]:
+    """Empirical logits, with their usual variances."""
+    successes, failures = successes + 0.5, failures + 0.5
+    return torch.log(successes / failures), 1 / successes + 1 / failures
 
 
 def _log_power(f: Tensor, successes: Tensor, failures: Tensor) -> Tensor:

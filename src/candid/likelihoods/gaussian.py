@@ -117,6 +117,13 @@ class Gaussian(Likelihood):
     def surrogate(self, y: Tensor) -> Surrogate:
         return Surrogate(y, self.known)
 
+    @torch.no_grad()
+    def adopt(self, noise: Tensor, y: Tensor) -> None:
+        if self.noise is not None and not self.noise.fixed:
+            # On the floor there would be no gradient.
+            least = (2.0 if self.noise.upper == math.inf else 1.001) * self.noise.lower
+            self.noise.set(noise.clamp(least, 0.999 * self.noise.upper))
+
     def sites(self, y: Tensor) -> GaussianSites:
         """What a family that conditions on the data sees of it."""
         return GaussianSites(self, y)
