@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.markup import escape
 
+from candid.bench.growth_picture import draw_growth
 from candid.bench.markdown import NOTHING
 from candid.bench.markdown import table as markdown_table
 from candid.bench.neighbour_growth import Growth, measure_growth, sizes_up_to, table_of
@@ -36,7 +39,13 @@ def neighbours(
     repeats: Annotated[int, typer.Option(min=1, help="How often each time is taken; the median counts.")] = 9,
     rows: Annotated[int, typer.Option(min=0, help="Most rows of the table of growth; 0 leaves it out.")] = 100_000,
     growth_neighbours: Annotated[int, typer.Option(min=1, help="Number of neighbours in it.")] = 32,
+    sizes_of_growth: Annotated[
+        str | None, typer.Option("--row-numbers", help="Numbers of rows in it instead of powers of ten, with commas.")
+    ] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables to this file, too.")] = None,
+    output_dir: Annotated[
+        Path | None, typer.Option("--output", help="Write tables, figures and a picture of growth to this directory.")
+    ] = None,
 ) -> None:
     """Time steps of nearest-neighbour GPs, and how these and predictions grow with the number of rows."""
     numbers = whole_numbers(sizes, "--neighbours")
@@ -46,13 +55,16 @@ def neighbours(
     if times[0].compiled is None:
         note(console, "Numba is not installed, so there is no machine code: pip install 'candid-gp[fast]'")
     tables: list[tuple[str, Sequence[str], list[tuple[str, ...]]]] = []
+    found: list[Growth] = []
     tables.append((f"Steps, D = {features}, B = {batch_size}", STEP_COLUMNS, [_step_row(entry) for entry in times]))
-    if rows:
-        x, y, origin = table_of(rows)
+    if rows or sizes_of_growth:
+        wanted = sorted(whole_numbers(sizes_of_growth, "--row-numbers")) if sizes_of_growth else sizes_up_to(rows)
+        x, y, origin = table_of(wanted[-1])
+        wanted = [size for size in wanted if size < len(x)] + [len(x)]
         with collected_warnings(), working("Measuring …") as tell:
             found = list(
                 measure_growth(
-                    x, y, sizes_up_to(len(x)), k=growth_neighbours, batch_size=batch_size, repeats=repeats,
+                    x, y, wanted, k=growth_neighbours, batch_size=batch_size, repeats=repeats,
                     tell=lambda text: tell(f"Measuring {text}"),
                 )
             )  # fmt: skip
@@ -61,10 +73,30 @@ def neighbours(
     for (title, columns, lines), legend in zip(tables, LEGENDS, strict=False):
         _show(title, columns, lines, legend)
         texts += [f"## {title}", markdown_table(columns, lines, left=0), legend]
+    if output_dir is not None:
+        _write(output_dir, texts, found, tables[-1][0])
     if markdown is not None:
         markdown.parent.mkdir(parents=True, exist_ok=True)
         markdown.write_text("\n\n".join(texts) + "\n", encoding="utf-8")
         console.print(f"The tables are in {escape(str(markdown))}.", soft_wrap=True)
+
+
+def _write(directory: Path, texts: Sequence[str], growth: Sequence[Growth], title: str) -> None:
+    """Page, and figures and picture of growth if that was measured."""
+    directory.mkdir(parents=True, exist_ok=True)
+    texts, written = list(texts), ["neighbours.md"]
+    if growth:
+        content = {"title": title, "threads": thread_count(), "growth": [asdict(entry) for entry in growth]}
+        (directory / "growth.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+        written.append("growth.json")
+        try:
+            draw_growth(growth, title).savefig(directory / "growth.png")
+            written.append("growth.png")
+            texts.append("![Growth](growth.png)")
+        except ImportError as error:
+            note(output(), f"there is no picture: {error}")
+    (directory / "neighbours.md").write_text("\n\n".join(texts) + "\n", encoding="utf-8")
+    output().print(f"Written to {escape(str(directory))}: {', '.join(written)}", soft_wrap=True)
 
 
 def _show(title: str, columns: Sequence[str], lines: Sequence[Sequence[str]], legend: str) -> None:

@@ -83,7 +83,8 @@ def run(
 def _resized(
     budget: Budget, inducing: int | None, epochs: int | None, choice_inducing: int | None, choice_epochs: int | None
 ) -> Budget:
-    budget = replace(budget, n_inducing=inducing or budget.n_inducing, max_epochs=epochs)
+    length = budget.max_epochs if epochs is None else epochs
+    budget = replace(budget, n_inducing=inducing or budget.n_inducing, max_epochs=length)
     if budget.choice is None:
         if choice_inducing is not None or choice_epochs is not None:
             raise ValueError("this budget chooses no parameters: leave --choice-inducing and --choice-epochs out")
