@@ -128,6 +128,48 @@ def test_the_table_of_bayesian_models():
     assert "hidden_widths" not in plan.final("kin8nm", "bsgp 1", 0, {}).setting
 
 
+@pytest.mark.parametrize(
+    ("metric", "data", "method", "mean", "error"),
+    [
+        ("nll", "pol", "dspp-qr1", -1.236, 0.005),
+        ("nll", "slice", "dspp-qr3 3L", -2.666, 0.020),
+        ("nll", "houseelectric", "gamma-dgp", -1.686, 0.003),
+        ("rmse", "kin40k", "dgp 3L", 0.075, 0.003),
+        ("crps", "keggundirected", "dspp-qr2", 0.027, 0.000),
+    ],
+)
+def test_some_figures_of_deep_sigma_point_processes(metric, data, method, mean, error):
+    assert read_published("dspp_table9")[metric, data, method] == Figure(mean, error)
+
+
+def test_averages_of_deep_sigma_point_processes():
+    """Tables 4 and 7 are averages of Table 9, up to rounding and the number of splits."""
+    table = read_published("dspp_table9")
+    assert len(table) == 3 * (12 * 5 + 8 * 2 + 4 * 2)
+    smallest = {name for _, name, method in table if method == "dspp-qr1"}
+    for rule, mean in (("dspp-qr1", -1.460), ("dspp-qr2", -1.444), ("dspp-qr3", -1.509)):
+        assert sum(table["nll", name, rule].mean for name in smallest) / 8 == pytest.approx(mean, abs=0.002)
+    deeper = ("kin40k", "protein", "keggdirected", "slice")
+    for row, mean in (("dgp 3L", -0.810), ("dspp-qr3", -1.612), ("dspp-qr3 3L", -1.737)):
+        assert sum(table["nll", name, row].mean for name in deeper) / 4 == pytest.approx(mean, abs=0.002)
+
+
+def test_two_papers_agree_about_one_layer():
+    deep = read_published("dspp_table9")
+    for key, figure in deep.items():
+        if key[2] in ("ppgpr-mfd", "od-svgp") and key[1] not in ("slice", "houseelectric"):
+            assert figure.mean == pytest.approx(TABLE_3[key].mean, abs=0.012)
+
+
+def test_the_published_grids_of_deep_gps():
+    grids = find_spec("dspp/table9").grids
+    assert grids["dspp-qr3"].values == (0.01, 0.05, 0.2, 1.0)
+    assert grids["dgp"].values == (0.1, 0.3, 0.5, 1.0)
+    spec = find_spec("dspp/table7")
+    fit = Plan(spec, spec.budgets["quick"]).final("kin40k", "dspp-qr3 3L", 0, {})
+    assert fit.setting["hidden_widths"] == (5, 5)
+
+
 @pytest.mark.parametrize("spec", SPECS.values(), ids=lambda spec: spec.name)
 def test_specs_speak_of_what_is_published(spec):
     published = read_published(spec.published)

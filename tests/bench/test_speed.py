@@ -18,9 +18,9 @@ TIMED = [name for name in ("svgp", "ppgpr-chol", "ppgpr-mf", "ppgpr-delta", "ppg
 CASES = {method: Case(method, n_inducing=12, n_features=3, batch_size=40) for method in TIMED}
 
 
-@pytest.mark.parametrize("method", TIMED)
+@pytest.mark.parametrize("method", [*TIMED, "dspp-qr3"])
 def test_both_sides_take_the_same_steps(method):
-    case = CASES[method]
+    case = CASES.get(method, Case(method, 12, 3, 40, hidden_width=2, n_sites=4))
     sample = Sample.draw(case, n_new=30)
     losses = [
         [step() for _ in range(20)] for step in (act("step", case, sample) for act in (our_action, gpytorch_action))
@@ -29,6 +29,14 @@ def test_both_sides_take_the_same_steps(method):
     assert losses[0][0] == pytest.approx(losses[1][0], rel=0.01)
     assert losses[0][-1] == pytest.approx(losses[1][-1], rel=0.01)
     assert losses[0][-1] < losses[0][0]
+
+
+def test_sampled_layers_of_both_sides_are_alike():
+    """Their random numbers are not ours: losses differ by chance."""
+    case = Case("dgp", 12, 3, 40, hidden_width=2, n_sites=30)
+    sample = Sample.draw(case, n_new=3)
+    ours, theirs = (act("step", case, sample)() for act in (our_action, gpytorch_action))
+    assert ours == pytest.approx(theirs, rel=0.1)
 
 
 @pytest.mark.parametrize("activity", ["predict32", "predict64"])
@@ -98,6 +106,13 @@ def test_points_of_the_mean_cost_no_products_with_the_batch():
     assert Case("ppgpr-mfd", 1000, 26).step_flops() == pytest.approx(6.853e9, rel=1e-3)
 
 
+def test_layers_cost_as_much_as_their_gps():
+    # Five hidden GPs, and one on top of them that sees ten times as many rows.
+    hidden, last = Case("ppgpr-mf", 300, 8), Case("ppgpr-mf", 300, 5, batch_size=10_000)
+    assert Case("dspp-qr3", 300, 8).step_flops() == pytest.approx(5 * hidden.step_flops() + last.step_flops())
+    assert Case("dgp", 300, 8).step_flops() > 1.7 * Case("dspp-qr3", 300, 8).step_flops()
+
+
 def test_contenders_take_turns():
     calls = []
     interleaved_medians(
@@ -137,6 +152,7 @@ def test_default_goals():
     targets = {(goal.activity, goal.case.method, goal.case.n_inducing): goal.times for goal in default_goals()}
     assert targets["step", "ppgpr-chol", 1000] == 2.8
     assert targets["step", "svgp", 100] == 2.5
+    assert targets["step", "dspp-qr3", 300] == targets["step", "dgp", 300] == 5
     assert targets["row", "ppgpr-chol", 1000] == 10
     own = all_goals([6, 9], 2, 20)
     assert {goal.case.n_inducing for goal in own} == {6, 9}

@@ -13,7 +13,9 @@ from candid.bench.speed import Goal, Measurement, default_goals, measure
 BENCHMARKS = {
     "speed": "time of a training step and of predictions, beside GPyTorch and the machine's limit",
     "neighbours": "time of a step with nearest neighbours, by three ways, and its growth with the number of rows",
+    "peers": "nearest-neighbour GPs of other libraries beside ours: seconds, and scores of test rows",
     "race": "seconds of training to a given NLL, beside the published recipe in GPyTorch",
+    "study": "studies of the paper on leave-one-out losses: misspecification, objectives, neighbours, duplicates",
     "calibration": "how often the predictions of some methods come true, in numbers and pictures",
 }
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from candid.bench.case import Case, Sample
+from candid.bench.deep_contenders import make_layers
 from candid.engines import Problem
 from candid.engines.steppers import Adam, take_step
 from candid.estimators import make_gp
@@ -79,6 +80,10 @@ def gpytorch_action(activity: str, case: Case, sample: Sample) -> Action | None:
     """The activity in GPyTorch with its default settings, float32; None if GPyTorch is not installed."""
     if find_spec("gpytorch") is None:
         return None
+    if case.deep:
+        from candid.bench.gpytorch_deep import deep_loss
+
+        return TrainingStep(*deep_loss(case, sample))
     from candid.bench.gpytorch_side import GPyTorchModel, make_likelihood, make_objective
 
     model, likelihood = GPyTorchModel(case.row, sample.points), make_likelihood()
@@ -97,7 +102,9 @@ def gpytorch_action(activity: str, case: Case, sample: Sample) -> Action | None:
 
 
 def _family(case: Case, sample: Sample) -> Family:
-    """The family as :class:`~candid.SparseGPRegressor` trains it, without the estimator around it."""
+    """The family as our estimators train it, without these around it."""
+    if case.deep:
+        return make_layers(case, sample, JITTER)
     kernel = Scale(Matern52(lengthscale=case.lengthscale), case.amplitude).build(case.n_features, True, (1,))
     mean = make_mean("zero", case.n_features, 1)
     weights = WEIGHTS[str(case.row.made_of.weights)](case.n_inducing, (1,))

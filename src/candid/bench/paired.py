@@ -42,5 +42,5 @@ def paired_test(outcomes: Sequence[Outcome], data: str | None, first: str, secon
         return None
     differences = np.array([sides[0][place] - sides[1][place] for place in common])
     tested = len(common) > 1 and bool(differences.any())
-    probability = float(wilcoxon(differences, alternative="less").pvalue) if tested else None
+    probability = float(wilcoxon(differences, alternative="less")[1]) if tested else None  # pyright: ignore
     return PairedTest(data, len(common), float(differences.mean()), probability)

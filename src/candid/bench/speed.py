@@ -73,6 +73,8 @@ def default_goals(quick: bool = False, batch_size: int = 1000) -> list[Goal]:
         *training("ppgpr-mfd", (100, 8), 8.0),
         *training("ppgpr-chol", SMALL, 2.0),
         *training("svgp", (100, 8), 2.5),
+        *training("dspp-qr3", SMALL, 5.0),
+        *training("dgp", SMALL, 5.0),
     ]
     if quick:
         goals = [goal for goal in goals if goal.case.n_inducing < LARGE[0]]
