@@ -30,7 +30,7 @@ VARIANTS = {
     "three": {"hidden_widths": (2, 3), "topology": "both_mean", "skip": True},
     "input_mean": {"hidden_widths": (2, 2), "topology": "input_mean"},
     "network": {"features": (8, 3)},
-    "point": {"covariance": "none"},
+    "point": {"covariance": "none", "lr": 0.003, "q_lr": 0.01},
     "cold": {"init": "random", "max_epochs": 60},
 }
 

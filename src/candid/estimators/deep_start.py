@@ -9,26 +9,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from candid.engines import Rows, match_noise, place_points, solve_weights
+from candid.engines import Rows, place_points
 from candid.estimators.deep_parts import LayerParts, first_gps, repeat_gps
 from candid.estimators.fitting import Setting
-from candid.estimators.pace import share_of_many
-from candid.estimators.start import Start
+from candid.estimators.start import FEW_ROWS, Start, common_lengthscale
+from candid.estimators.start_weights import start_weights
 from candid.families import Constant, Inducing, Linear, Wiring, metric_of
 from candid.kernels import Deep, Features, Kernel, Scale
-from candid.likelihoods import Gaussian
+from candid.likelihoods import Gaussian, Likelihood, Surrogate
 from candid.priors import HyperPrior
 
 __all__ = ["DeepStart"]
 
-# q(u) has a closed form for every β > 0, and takes this one for β = 0.
-LEAST_BETA = 1e-3
 # Amplitude of hidden GPs; their linear mean functions have values of unit variance.
 HIDDEN_AMPLITUDE = 0.1
 # Precision of q(v) of hidden GPs, in units of the prior's.
@@ -46,7 +46,7 @@ class DeepStart:
     Attributes
     ----------
     setting : Setting
-    likelihood : Gaussian
+    likelihood : Likelihood
     prior : HyperPrior or None
     seed : int
     weight_decay : float
@@ -60,7 +60,7 @@ class DeepStart:
     """
 
     setting: Setting
-    likelihood: Gaussian
+    likelihood: Likelihood
     prior: HyperPrior | None
     seed: int
     weight_decay: float
@@ -70,13 +70,11 @@ class DeepStart:
     beta: float
     objective: str
 
-    def fit_network(self, network: Features, kernel: Kernel) -> None:
-        """Train a network, in place, in front of a small model with a kernel like this."""
-        rows = self.setting.rows
-        small = first_gps(kernel, 1).to(rows.x)
-        likelihood = _gaussian(rows, 1)
-        start = self._start(_of_output(rows, 0), likelihood, in_features=True)
-        start.fit(Deep(network, small), _constant(network.width, rows.x))
+    def fit_network(self, network: Features, part: LayerParts) -> None:
+        """Train a network, in place, in front of a small model with kernels like those of the first layer."""
+        rows = self._first_targets(self.setting.rows.x, part.n_gps)
+        kernel = Deep(network, first_gps(part.kernel, rows.y.shape[1]).to(rows.x))
+        self._single(rows, in_features=True).fit(kernel, _constant(network.width, rows))
 
     @torch.no_grad()
     def cold(self, parts: Sequence[LayerParts], x: Tensor, how: str) -> list[Inducing]:
@@ -84,7 +82,7 @@ class DeepStart:
         layers, below = [], None
         for number, part in enumerate(parts):
             inputs, mean_inputs = self._seen(number, x, below)
-            if isinstance(part.mean, Linear) and number < len(parts) - 1:
+            if isinstance(part.mean, Linear) and number < len(parts) - 1 and not part.mean.slope.fixed:
                 generator = torch.Generator().manual_seed(self.seed + number)
                 slope = torch.randn(part.mean.slope.raw.shape, generator=generator) / part.mean.n_features**0.5
                 part.mean.slope.set(slope)
@@ -104,10 +102,11 @@ class DeepStart:
 
     def _hidden(self, part: LayerParts, x: Tensor, mean_x: Tensor) -> Inducing:
         """GPs that hardly differ from their linear mean functions."""
-        rows = replace(self.setting.rows, x=x)
-        n_kinds = min(part.n_gps, rows.y.shape[1])
-        kernel = first_gps(part.kernel, n_kinds)
-        self._start(_columns(rows, n_kinds), _gaussian(rows, n_kinds)).fit(kernel, _constant(x.shape[1], x, n_kinds))
+        rows = self._first_targets(x, part.n_gps)
+        kernel = first_gps(part.kernel, rows.y.shape[1])
+        few_labels = self._stand_ins.unit is not None and len(rows) <= FEW_ROWS
+        with common_lengthscale(kernel) if few_labels else nullcontext():
+            self._single(rows).fit(kernel, _constant(x.shape[1], rows))
         lengths = metric_of(kernel, x.shape[1]).to(x)
         layer = part.layer(self._places(part, x, "kmeans", lengths), self.covariance)
         with torch.no_grad():
@@ -117,24 +116,39 @@ class DeepStart:
             layer.weights.assign(layer.weights.mean, HIDDEN_PRECISION * identity.expand(part.n_gps, -1, -1))
             columns = lengths if mean_x.shape[-1] == len(lengths) else torch.ones(mean_x.shape[-1]).to(x)
             assert isinstance(layer.mean, Linear)
-            layer.mean.slope.set(_directions(mean_x, rows.y, columns, part.n_gps, self.seed))
+            if not layer.mean.slope.fixed:
+                layer.mean.slope.set(_directions(mean_x, self._stand_ins.targets, columns, part.n_gps, self.seed))
         return layer
 
     def _last(self, part: LayerParts, rows: Rows) -> Inducing:
         """As a single layer starts."""
-        start = self._start(rows, self.likelihood, self.prior)
+        start = self._start(replace(self.setting, rows=rows), self.likelihood, self.prior)
         start.fit(part.kernel, part.mean)
         layer = part.layer(start.points(part.kernel, self.n_inducing, self.seed), self.covariance)
-        bound = self.objective != "predictive"
-        match_noise(layer, self.likelihood, self.prior, rows, share=1.0 if bound else 0.5)
-        openness = 0.0 if bound else share_of_many(len(rows))
-        solve_weights(layer, self.likelihood, rows, max(self.beta, LEAST_BETA), not bound, openness)
+        start_weights(layer, self.likelihood, self.prior, rows, self.objective, self.beta)
         return layer
 
+    @cached_property
+    def _stand_ins(self) -> Surrogate:
+        """Real numbers in place of observations, for layers that do not see these."""
+        return self.likelihood.surrogate(self.setting.rows.y)
+
+    def _first_targets(self, x: Tensor, most: int) -> Rows:
+        """Rows of inputs ``x`` with so many of the stand-ins, at most."""
+        targets, variance = self._stand_ins.targets, self._stand_ins.variance
+        known = None if variance is None else variance[:, :most]
+        return Rows(x, targets[:, :most], self.setting.rows.weight, known)
+
+    def _single(self, rows: Rows, in_features: bool = False) -> Start:
+        """The start of a single layer with normal noise."""
+        n_outputs = rows.y.shape[1]
+        likelihood = Gaussian(n_outputs=n_outputs, known=rows.noise, weight=rows.weight).to(rows.x)
+        setting = replace(self.setting, rows=rows, n_latents=n_outputs)
+        return self._start(setting, likelihood, None, in_features)
+
     def _start(
-        self, rows: Rows, likelihood: Gaussian, prior: HyperPrior | None = None, in_features: bool = False
+        self, setting: Setting, likelihood: Likelihood, prior: HyperPrior | None, in_features: bool = False
     ) -> Start:
-        setting = replace(self.setting, rows=rows, n_latents=rows.y.shape[1])
         return Start(setting, likelihood, prior, self.seed, self.weight_decay, True, "kmeans", in_features)
 
     def _seen(self, number: int, x: Tensor, below: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -183,25 +197,8 @@ def _set_amplitude(kernel: Kernel) -> None:
         amplitude.set(min(max(HIDDEN_AMPLITUDE, 1.001 * amplitude.lower), 0.999 * amplitude.upper))
 
 
-def _gaussian(rows: Rows, n_outputs: int) -> Gaussian:
-    """A likelihood of the first outputs."""
-    known = None if rows.noise is None else rows.noise[:, :n_outputs]
-    return Gaussian(n_outputs=n_outputs, known=known, weight=rows.weight).to(rows.x)
-
-
-def _columns(rows: Rows, n_outputs: int) -> Rows:
-    """The rows with the first outputs."""
-    return replace(rows, y=rows.y[:, :n_outputs], noise=None if rows.noise is None else rows.noise[:, :n_outputs])
-
-
-def _of_output(rows: Rows, output: int) -> Rows:
-    """The rows with one of the outputs."""
-    one = slice(output, output + 1)
-    return replace(rows, y=rows.y[:, one], noise=None if rows.noise is None else rows.noise[:, one])
-
-
-def _constant(n_features: int, like: Tensor, n_outputs: int = 1) -> Constant:
-    return Constant(n_features, n_outputs).to(like)
+def _constant(n_features: int, rows: Rows) -> Constant:
+    return Constant(n_features, rows.y.shape[1]).to(rows.x)
 
 
 def _numbers(values: Tensor) -> np.ndarray:

@@ -1,0 +1,99 @@
+"""Moments block by block of rows are those of all rows at a time, and so are their gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from candid.families import Inducing, blockwise, make_mean
+from candid.families.blockwise import blockwise_moments, pays
+from candid.kernels import make_kernel
+from candid.weights import WEIGHTS
+from small_models import layers_problem, random_rows
+
+SHAPES = {"batch": (3, 5, 26, 4), "few features": (2, 4, 19, 2), "single": (1, 1, 9, 1)}
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(blockwise, "BLOCK", 30)
+    monkeypatch.setattr(blockwise, "LEAST", 8)
+
+
+def random_family(weights, kernel, n_gps, n_points, n_features):
+    generator = torch.Generator().manual_seed(n_points)
+    q = WEIGHTS[weights](n_points, (n_gps,)).double()
+    with torch.no_grad():
+        for parameter in q.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape, dtype=torch.float64, generator=generator))
+    points = torch.randn(n_gps, n_points, n_features, dtype=torch.float64, generator=generator)
+    kernel = make_kernel(kernel, n_features, batch_shape=(n_gps,))
+    return Inducing(kernel, make_mean("constant", n_features, n_gps), points, q, 1e-9).double()
+
+
+def gradients(moments, wanted, seed=0):
+    """Of a random combination of mean, explained variance and spread, or of residual and spread alike."""
+    generator = torch.Generator().manual_seed(seed)
+    first, second, third = (torch.randn(part.shape, dtype=torch.float64, generator=generator) for part in moments)
+    pulls = (first, -third, third) if seed else (first, second, third)
+    value = sum((pull * part).sum() for pull, part in zip(pulls, moments, strict=True))
+    return torch.autograd.grad(value, wanted, retain_graph=True)
+
+
+@pytest.mark.parametrize("weights", ["delta", "diagonal", "full"])
+@pytest.mark.parametrize("kernel", ["matern52", "rbf"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_values_and_gradients_are_those_of_all_rows_together(weights, kernel, shape):
+    n_gps, n_points, n_rows, n_features = shape
+    family = random_family(weights, kernel, n_gps, n_points, n_features)
+    x = torch.randn(n_rows, n_features, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    x[1] = x[0]
+    x.requires_grad_()
+    unit = family.kernel.unit
+    assert pays(unit, family.weights, x, family.points)
+    expected = family.weights.moments(family.features(x)[0])
+    *moments, _ = blockwise_moments(unit, family.weights, x, family.points, family.jitter)
+    wanted = [x, family.points, *unit.parameters(), *family.weights.parameters()]
+    for one, other in zip(moments, expected, strict=True):
+        torch.testing.assert_close(one, other)
+    for seed in (0, 1):
+        for one, other in zip(gradients(moments, wanted, seed), gradients(expected, wanted, seed), strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("weights", ["diagonal", "full"])
+def test_gradcheck(weights):
+    family = random_family(weights, "matern52", 2, 3, 4)
+    x = torch.randn(13, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(3)).requires_grad_()
+
+    def residual_and_spread(x, points):
+        latent, explained, spread, _ = blockwise_moments(family.kernel.unit, family.weights, x, points, family.jitter)
+        return latent, spread - explained
+
+    assert torch.autograd.gradcheck(residual_and_spread, (x, family.points))
+
+
+def test_deep_gps_take_blocks_of_rows(monkeypatch):
+    rows = random_rows(25, n_features=3)
+    losses, gradients = [], []
+    for least in (10**9, 8):
+        monkeypatch.setattr(blockwise, "LEAST", least)
+        problem = layers_problem(rows, (2,), weights="full", objective="elbo")
+        loss = problem.loss(rows.whole())
+        loss.backward()
+        losses.append(loss.detach())
+        gradients.append([parameter.grad for parameter in problem.parameters()])
+    torch.testing.assert_close(*losses)
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
+
+
+def test_where_blocks_are_of_no_use():
+    family = random_family("diagonal", "rq", 1, 3, 2)
+    x = torch.randn(40, 2, dtype=torch.float64)
+    assert not pays(family.kernel.unit, family.weights, x, family.points)
+    family = random_family("diagonal", "rbf", 1, 3, 2)
+    assert pays(family.kernel.unit, family.weights, x, family.points)
+    assert not pays(family.kernel.unit, family.weights, x[:5], family.points)
+    with torch.no_grad():
+        assert not pays(family.kernel.unit, family.weights, x, family.points)
