@@ -12,7 +12,8 @@ from candid import BayesianGPRegressor, ExactGPRegressor, make_gp
 from candid.estimators.chains import chains_for
 from candid.priors import LogNormal
 
-SHORT = {"n_inducing": 8, "max_epochs": 10, "burn_in": 30, "n_samples": 6, "thin": 3, "random_state": 0}
+SHORT = {"n_chains": 1, "n_inducing": 8, "max_epochs": 10, "burn_in": 30, "n_samples": 6, "thin": 3, "random_state": 0}
+TWO_CHAINS = {**SHORT, "n_chains": 2}
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +26,7 @@ def table():
 @pytest.fixture(scope="module")
 def gp(table):
     """Everything is sampled, by two chains."""
-    return BayesianGPRegressor(sample=("u", "theta", "z", "noise"), n_chains=2, **SHORT).fit(*table)
+    return BayesianGPRegressor(sample=("u", "theta", "z", "noise"), **TWO_CHAINS).fit(*table)
 
 
 def test_predictions_are_mixtures_over_the_samples_of_all_chains(gp, table):
@@ -107,7 +108,7 @@ def test_files(gp, table, tmp_path):
 
 
 def test_only_what_was_asked_for_is_sampled(table):
-    gp = BayesianGPRegressor(sample=("u",), n_chains=2, **SHORT).fit(*table)
+    gp = BayesianGPRegressor(sample=("u",), **TWO_CHAINS).fit(*table)
     assert gp.samples_.keys() == {"u"}
     assert gp._fitted.problem.prior is None
     assert gp.predict_distribution(table[0]).noise_stds.std() == pytest.approx(0, abs=1e-12)
@@ -212,7 +213,7 @@ def test_inducing_points_that_are_given(table):
         ({"sample": ()}, "sample must name some of noise, theta, u, z"),
         ({"sample": ("u", "v")}, "sample must name some of"),
         ({"objective": "elbo"}, "objective must be one of fitc, vfe"),
-        ({"hidden_widths": (3,)}, "one layer"),
+        ({"hidden_widths": (0,)}, "numbers of GPs in each hidden layer"),
         ({"optimizer": "window"}, "with sample=\\('u',\\)"),
     ],
 )
@@ -221,15 +222,29 @@ def test_mistakes(options, message, table):
         BayesianGPRegressor(**options).fit(*table)
 
 
+def test_outputs_that_share_latent_functions(table):
+    X, y = table
+    both = np.column_stack([y, 2 * y])
+    gp = BayesianGPRegressor(outputs="coregionalised", n_latents=1, **TWO_CHAINS).fit(X, both)
+    assert gp.samples_["u"].shape == (2, 6, 1, 8)
+    assert gp.predict(X).shape == (60, 2)
+    with pytest.raises(ValueError, match="leave 'noise' out of sample"):
+        BayesianGPRegressor(outputs="coregionalised", sample=("u", "noise"), **SHORT).fit(X, both)
+
+
 def test_lengths_grow_with_the_table():
     short, long = chains_for(50, 1000, warm=True), chains_for(10**6, 1000, warm=True)
-    assert (short.n_samples, short.step_size) == (64, 0.05)
-    assert (long.n_samples, long.thin, long.burn_in, long.epochs) == (256, 32, 2000, 0)
+    assert (short.n_chains, short.n_samples, short.step_size) == (4, 16, 0.05)
+    assert (long.n_chains, long.n_samples, long.thin, long.burn_in, long.epochs) == (1, 256, 32, 2000, 0)
     assert long.step_size == 0.01
     assert chains_for(5000, 1000, warm=True).step_size == pytest.approx(0.03)
     middle = chains_for(1000, 1000, warm=False)
-    assert short.n_samples < middle.n_samples < long.n_samples
-    assert middle.epochs == 1000
+    assert (middle.n_chains, middle.epochs) == (2, 1000)
+    assert 64 < middle.n_chains * middle.n_samples < 256
+    deep = chains_for(50, 1000, warm=True, deep=True)
+    assert (deep.n_chains, deep.n_samples) == (1, 64)
+    assert deep.burn_in > short.burn_in
+    assert chains_for(50, 1000, warm=True, n_chains=2).n_samples == 32
 
 
 def test_as_good_as_an_exact_gp_with_optimised_hyperparameters(table):
@@ -237,7 +252,11 @@ def test_as_good_as_an_exact_gp_with_optimised_hyperparameters(table):
     rng = np.random.default_rng(8)
     X = rng.normal(size=(200, 2)) * [1.0, 20.0] + [0.0, 100.0]
     y = 10 * np.sin(1.5 * X[:, 0]) + rng.normal(size=200) + 40
-    gp = BayesianGPRegressor(sample=("u", "theta", "noise"), n_inducing=60, random_state=0).fit(*table)
+    everything = {"sample": ("u", "theta", "noise"), "n_inducing": 60, "random_state": 0}
+    short = BayesianGPRegressor(**everything).fit(*table)
+    long = BayesianGPRegressor(n_samples=50, thin=8, **everything).fit(*table)
+    assert short._fitted.problem.n_chains == long._fitted.problem.n_chains == 4
     exact = ExactGPRegressor().fit(*table)
-    nll, reference = (-model.predict_distribution(X).log_prob(y).mean() for model in (gp, exact))
-    assert nll < reference + 0.1
+    nll, better, reference = (-gp.predict_distribution(X).log_prob(y).mean() for gp in (short, long, exact))
+    assert nll < reference + 0.15
+    assert better < reference + 0.1

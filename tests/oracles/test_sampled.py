@@ -12,10 +12,11 @@ from scipy import stats
 from candid.engines import Plan, Problem, Rows, Sampling, train
 from candid.engines.moment import Moment
 from candid.engines.steppers import SGHMC
+from candid.likelihoods import Bernoulli
 from candid.parameters import hyperparameters
 from candid.priors import LogNormal, attach
 from dense_models import dense_kernel, noise_of
-from small_models import chained, random_rows, sparse_problem
+from small_models import chained, layers_problem, random_rows, sparse_problem
 
 OBJECTIVES = {"fitc": "predictive", "vfe": "elbo"}
 
@@ -115,3 +116,57 @@ def test_the_same_moments_as_another_sampler():
     for samples in (state.params, x.detach()):
         torch.testing.assert_close(samples.mean(0), centre, rtol=0, atol=0.06)
         torch.testing.assert_close(samples.T.cov() @ precision, torch.eye(2).double(), rtol=0, atol=0.25)
+
+
+def test_a_deep_gp_that_passes_its_inputs_on():
+    """Inducing values of its last layer have the posterior of a conjugate GP, those of the first layer their prior."""
+    rows = random_rows(25, n_features=1, seed=3)
+    deep = layers_problem(rows, (1,), weights="delta", n_points=4, jitter=1e-8, n_draws=1, beta=1.0, seed=1)
+    first, last = deep.family.layers
+    with torch.no_grad():
+        first.kernel.amplitude.set(1e-10)
+        first.mean.slope.set(1.0)
+        first.mean.constant.set(0.0)
+    single = sparse_problem(rows, "delta", "predictive", n_points=4)
+    single.family.load_state_dict(last.state_dict())
+    single.likelihood.load_state_dict(deep.likelihood.state_dict())
+    mean, covariance = u_posterior(single, rows, "fitc")
+    chains = chained(deep, 100)
+    sampling = Sampling({"weights": "sghmc"}, 250, 8, 30, {"weights": 0.05})
+    train(chains, rows, Plan({}, 0, len(rows), seed=2, sampling=sampling))
+    for layer, (centre, spread) in enumerate([(np.zeros(4), np.eye(4)), (mean, covariance)]):
+        samples = chains.draws[f"family.inner.layers.{layer}.weights.mean"].flatten(0, 2).numpy()
+        scale = np.sqrt(spread.diagonal())
+        assert (np.abs(samples.mean(0) - centre) / scale < 0.4).all()
+        np.testing.assert_allclose(
+            np.cov(samples.T) / np.outer(scale, scale), spread / np.outer(scale, scale), atol=0.2
+        )
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_one_inducing_value_of_a_probit_model(objective):
+    """Against its posterior on a grid, for which the expectations over f are taken on another one."""
+    rows = random_rows(12, n_features=1, seed=6)
+    rows = Rows(rows.x, (rows.y > 0).double(), rows.weight)
+    model = sparse_problem(rows, "delta", "predictive", points=torch.full((1, 1, 1), 0.8).double(), mean="zero")
+    problem = Problem(model.family, Bernoulli("probit"), OBJECTIVES[objective])
+    grid, f = np.linspace(-6, 6, 601), np.linspace(-8, 8, 801)
+    with torch.no_grad():
+        model.family.weights.mean.fill_(1.0)
+        marginal = model.family.evaluate(rows.whole()).marginal
+    slope, residual = marginal.mean[:, 0].numpy(), marginal.residual[:, 0].numpy()
+    # Rows × values of u × nodes
+    latent = (slope[:, None] * grid)[..., None] + np.sqrt(residual)[:, None, None] * f
+    logs = stats.norm.logcdf((2 * rows.y.numpy()[:, :, None] - 1) * latent)
+    weight = stats.norm.pdf(f) / stats.norm.pdf(f).sum()
+    terms = np.log(np.exp(logs) @ weight) if objective == "fitc" else logs @ weight
+    density = np.exp(terms.sum(0)) * stats.norm.pdf(grid)
+    density /= density.sum()
+    mean = density @ grid
+    deviation = math.sqrt(density @ (grid - mean) ** 2)
+    chains = chained(problem, 200)
+    sampling = Sampling({"weights": "sghmc"}, 120, 6, 20, {"weights": 0.05})
+    train(chains, rows, Plan({}, 0, len(rows), seed=2, sampling=sampling))
+    samples = chains.draws["family.inner.weights.mean"].flatten().numpy()
+    assert abs(samples.mean() - mean) < 0.2 * deviation
+    assert samples.std() == pytest.approx(deviation, rel=0.1)

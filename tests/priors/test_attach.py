@@ -9,7 +9,7 @@ from scipy import stats
 from candid.engines import Plan, train
 from candid.families import make_mean
 from candid.kernels import RBF, Matern52, Scale
-from candid.likelihoods import Gaussian
+from candid.likelihoods import Gaussian, StudentT
 from candid.parameters import hyperparameters, positive
 from candid.priors import Gamma, HalfNormal, Interval, LogNormal, Normal, Prior, attach, complete
 from small_models import exact_problem, random_rows, sparse_problem
@@ -190,6 +190,7 @@ def test_everything_that_is_not_fixed_gets_a_prior():
             "kernel": (Scale(Matern52()) + Scale(RBF())).build(2),
             "mean": make_mean("constant", 2, 1),
             "noise": Gaussian(),
+            "outliers": StudentT(),
         }
     )
     given = attach(parts, {"parts.1.base.lengthscale": Gamma(2.0, 3.0)}, fixed=("parts.0.amplitude",))
@@ -201,6 +202,8 @@ def test_everything_that_is_not_fixed_gets_a_prior():
         "kernel.parts.1.base.lengthscale": Gamma(2.0, 3.0),
         "mean.constant": Normal(),
         "noise.noise": LogNormal(0.1),
+        "outliers.freedom": LogNormal(10.0),
+        "outliers.scale": LogNormal(0.3),
     }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from types import ModuleType
 from typing import Any
 
@@ -11,18 +12,25 @@ import torch
 from torch import nn
 
 from candid.engines import Problem
+from candid.families import Inducing
 from candid.parameters import hyperparameters
 
 __all__ = ["diagnostics", "inference_data", "read_samples"]
 
 # What parameters are called, by the last part of their names in the model.
 NAMES = {"points": "z", "mean": "u"}
+# What tells layers apart in names.
+LAYER = re.compile(r"\.layers\.(\d+)\.")
 
 
 @torch.no_grad()
 def read_samples(problem: Problem) -> dict[str, np.ndarray]:
-    """Samples of a problem, (chain, draw, …), under short names; hyper-parameters have their values, not raw ones."""
+    """Samples of a problem, (chain, draw, …), under short names; hyper-parameters have their values, not raw ones.
+
+    Names of those of hidden layers begin with "hidden.0.", and so on; those of the last layer are as of a single one.
+    """
     owners = {f"{path}.raw": parameter for path, parameter in hyperparameters(problem)}
+    last = sum(isinstance(part, Inducing) for part in problem.modules()) - 1
     samples: dict[str, np.ndarray] = {}
     for path, draws in problem.draws.items():
         name = NAMES.get(path.split(".")[-1], path)
@@ -30,6 +38,9 @@ def read_samples(problem: Problem) -> dict[str, np.ndarray]:
             name, owner = path.split(".")[-2], copy.deepcopy(owners[path])
             owner.raw = nn.Parameter(draws)
             draws = owner.value
+        layer = LAYER.search(path)
+        if layer is not None and int(layer[1]) < last:
+            name = f"hidden.{layer[1]}.{name}"
         # Parts of one kind, as the lengthscales of a sum of kernels, are told apart by the whole name.
         name = name if name not in samples else path
         samples[name] = draws.double().cpu().numpy().swapaxes(0, 1)

@@ -21,7 +21,8 @@ PARTS = {"type", "inner", "models"}
 class MixturePredictor(Predictor):
     """Sites are the models of ``inner``, all of whose tensors have an axis of models in front.
 
-    They are evaluated together, each with what it has cached: factors, coefficients.
+    They are evaluated together, each with what it has cached: factors, coefficients. Where models have sites of their
+    own, these are next to each other.
 
     Parameters
     ----------
@@ -44,14 +45,22 @@ class MixturePredictor(Predictor):
 
     def marginal(self, x: Float[Tensor, "n d"], mean_only: bool = False) -> Marginal:
         latent = self.inner.marginal(x, mean_only)
-        return Marginal(latent.mean, latent.residual, latent.spread, self._log_weight(latent.mean))
+        mean, residual, spread = latent.mean, latent.residual, latent.spread
+        if latent.log_weight is not None:
+            mean, residual, spread = (part.flatten(0, 1) for part in (mean, residual, spread))
+        return Marginal(mean, residual, spread, self._log_weight(latent))
 
     def joint(self, x: Float[Tensor, "n d"]) -> Joint:
         latent = self.inner.joint(x)
-        return Joint(latent.mean, latent.covariance, self._log_weight(latent.mean))
+        mean, covariance = latent.mean, latent.covariance
+        if latent.log_weight is not None:
+            mean, covariance = mean.flatten(0, 1), covariance.flatten(0, 1)
+        return Joint(mean, covariance, self._log_weight(latent))
 
-    def _log_weight(self, mean: Tensor) -> Tensor:
-        return mean.new_full((self.n_models, 1), -math.log(self.n_models))
+    def _log_weight(self, latent: Marginal | Joint) -> Tensor:
+        """Of all sites; all models count the same."""
+        even = latent.mean.new_full((self.n_models, 1), -math.log(self.n_models))
+        return even if latent.log_weight is None else (even.unsqueeze(-1) + latent.log_weight).flatten(0, 1)
 
     def to_spec(self) -> dict[str, Any]:
         return {"type": "mixture", "inner": self.inner.to_spec(), "models": self.n_models}

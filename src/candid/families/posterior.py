@@ -56,11 +56,16 @@ class Posterior(Family):
         return self.inner.jitter
 
     @property
+    def hidden_inputs(self) -> int | None:
+        return self.inner.hidden_inputs
+
+    @property
     def batchwise(self) -> bool:
         return self.inner.batchwise
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        return self.inner.evaluate(batch)
+        evaluation = self.inner.evaluate(batch)
+        return Evaluation(_without_single_site(evaluation.marginal), evaluation.penalties)
 
     def groups(self, batch: Batch) -> Batch:
         return self.inner.groups(batch)
@@ -108,6 +113,13 @@ class Posterior(Family):
             return self._draws.get(name, tensor.unsqueeze(0)).mean((0, 1))
 
         return _change_tensors(copy.deepcopy(self.inner), average, None)
+
+
+def _without_single_site(marginal: Marginal) -> Marginal:
+    """One site of all the weight is no mixture: chains of layers look like chains of anything else."""
+    if marginal.log_weight is None or marginal.mean.shape[-3] > 1:
+        return marginal
+    return Marginal(*(part.squeeze(-3) for part in (marginal.mean, marginal.residual, marginal.spread)))
 
 
 @torch.no_grad()

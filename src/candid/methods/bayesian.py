@@ -27,6 +27,7 @@ BSGP_PROTOCOL = MappingProxyType(
         "max_steps": 10_000,
         "lr": 0.01,
         "schedule": "constant",
+        "n_chains": 1,
         "burn_in": 1000,
         "n_samples": 256,
         "thin": 32,
@@ -37,9 +38,13 @@ BSGP_PROTOCOL = MappingProxyType(
 
 
 def sampled_points(
-    objective: str, sample: Sequence[str], sampler: str = "sghmc", optimizer: str = "adam"
+    objective: str,
+    sample: Sequence[str],
+    sampler: str = "sghmc",
+    optimizer: str = "adam",
+    hidden_widths: Sequence[int | str] = (),
 ) -> Composition:
-    """How a GP with inducing points is made if some of its parameters are sampled.
+    """How a GP with inducing points, or layers of such, are made if some of their parameters are sampled.
 
     Parameters
     ----------
@@ -50,10 +55,13 @@ def sampled_points(
         "auto" is HMC on short tables.
     optimizer : {"adam", "window"}
         How the rest moves meanwhile.
+    hidden_widths : sequence
+        Of the layers below the last one, if there are any.
     """
     kind = "sghmc" if sampler == "auto" else sampler
     steppers = {group: kind if name in sample else optimizer for name, group in GROUPS.items()}
-    return Composition("inducing", "delta", SAMPLED_OBJECTIVES.get(objective, objective), steppers)
+    family = "layers" if hidden_widths else "inducing"
+    return Composition(family, "delta", SAMPLED_OBJECTIVES.get(objective, objective), steppers)
 
 
 def _sampled(name: str, summary: str, parameters: Mapping[str, Any], paper: str = BSGP) -> Method:
@@ -61,10 +69,12 @@ def _sampled(name: str, summary: str, parameters: Mapping[str, Any], paper: str 
         name=name,
         summary=summary,
         paper=paper,
-        cost="M²B + M³",
+        cost="(M²B + M³)W" if parameters.get("hidden_widths") else "M²B + M³",
         made_of=sampled_points(**parameters),
         estimator="BayesianGPRegressor",
         parameters=parameters,
+        tasks=("regression", "classification"),
+        classifier="BayesianGPClassifier",
         published=BSGP_PROTOCOL,
     )
 
@@ -72,13 +82,19 @@ def _sampled(name: str, summary: str, parameters: Mapping[str, Any], paper: str 
 SAMPLED = (
     _sampled(
         "bsgp",
-        "fully Bayesian sparse GP: inducing inputs and values, and hyper-parameters, sampled by SGHMC",
+        "fully Bayesian sparse GP, deep by hidden_widths: inducing points and hyper-parameters sampled by SGHMC",
         {"objective": "fitc", "sample": ("u", "theta", "z")},
     ),
     _sampled(
         "sghmc-gp",
         "inducing values sampled by SGHMC, the rest optimised over a moving window of samples",
         {"objective": "fitc", "sample": ("u",), "optimizer": "window"},
+        SGHMC_GP,
+    ),
+    _sampled(
+        "sghmc-dgp",
+        "deep GP whose inducing values are sampled by SGHMC, the rest optimised over a moving window of samples",
+        {"objective": "fitc", "sample": ("u",), "optimizer": "window", "hidden_widths": ("D",)},
         SGHMC_GP,
     ),
     _sampled(

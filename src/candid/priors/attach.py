@@ -16,7 +16,7 @@ from candid.priors.points import PointPrior
 __all__ = ["HyperPrior", "attach", "complete"]
 
 # The priors of the paper on BSGP, and what others have on a standardised table.
-MEDIANS = {"lengthscale": 1.0, "amplitude": 0.05, "noise": 0.1}
+MEDIANS = {"lengthscale": 1.0, "amplitude": 0.05, "noise": 0.1, "scale": 0.3, "freedom": 10.0}
 
 
 class HasPoints(Protocol):
@@ -96,8 +96,9 @@ def attach(
 def complete(module: nn.Module, prior: HyperPrior | None) -> HyperPrior | None:
     """The same prior, in which every hyper-parameter that is not fixed has a proper density (None where there is none).
 
-    By default log ℓ ~ N(0, 1) and log amplitude ~ N(log 0.05, 1), as in the paper on BSGP; log noise ~ N(log 0.1, 1)
-    and others of one, in logarithms where they are positive.
+    By default log ℓ ~ N(0, 1) and log amplitude ~ N(log 0.05, 1), as in the paper on BSGP; log noise ~ N(log 0.1, 1),
+    of Student's t noise log scale ~ N(log 0.3, 1) and log freedom ~ N(log 10, 1); and others of one, in logarithms
+    where they are positive.
     """
     terms = [] if prior is None else list(prior.terms)
     known = {id(parameter) for parameter, _ in terms}

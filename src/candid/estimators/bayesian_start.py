@@ -1,0 +1,142 @@
+"""Where chains start: hyper-parameters at an optimum, inducing values drawn from what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from candid.estimators.bayesian_parts import Parts
+from candid.estimators.deep_parts import LayerParts
+from candid.estimators.deep_start import DeepStart
+from candid.estimators.fitting import Setting
+from candid.estimators.start import Start
+from candid.estimators.start_weights import start_weights
+from candid.families import Inducing, Layers, Wiring
+from candid.kernels import Kernel
+
+__all__ = ["ChainStart", "draw_values"]
+
+# Bounds whose best q(u) is close to the posterior of u under an objective: they treat the residual alike.
+BOUNDS: Mapping[str, str] = MappingProxyType({"fitc": "vfitc", "vfe": "elbo"})
+
+
+@dataclass(frozen=True)
+class ChainStart:
+    """The start of the chains of one model.
+
+    Attributes
+    ----------
+    setting : Setting
+        Its start, if there is one, is a single model.
+    parts : Parts
+    seed : int
+    n_inducing : int
+    init : {"warm", "kmeans", "random"} or array of shape (M, D)
+    objective : {"fitc", "vfe"}
+    """
+
+    setting: Setting
+    parts: Parts
+    seed: int
+    n_inducing: int
+    init: str | np.ndarray
+    objective: str
+
+    def layers(self) -> list[Inducing]:
+        """Layers with inducing points and, from a warm start, a q(u) with a covariance."""
+        if len(self.parts.layers) == 1:
+            return [self._single(self.parts.layers[0])]
+        return self._earlier() or self._deep()
+
+    @property
+    def _warm(self) -> bool:
+        return not (isinstance(self.init, str) and self.init in ("kmeans", "random"))
+
+    @property
+    def _covariance(self) -> str:
+        return "full" if self._warm else "delta"
+
+    def _single(self, part: LayerParts) -> Inducing:
+        setting, likelihood, prior = self.setting, self.parts.likelihood, self.parts.prior
+        how = "random" if isinstance(self.init, str) and self.init == "random" else "kmeans"
+        start = Start(setting, likelihood, prior, self.seed, 0.0, self._warm, how, in_features=False)
+        if self._warm and setting.start is None:
+            start.fit(part.kernel, part.mean)
+        layer = part.layer(self._points(start, part.kernel), self._covariance)
+        if self._warm:
+            start_weights(layer, likelihood, prior, setting.rows, BOUNDS[self.objective], beta=1.0)
+        return layer
+
+    def _points(self, start: Start, kernel: Kernel) -> Tensor:
+        """Inducing points of each output, (P, M, D)."""
+        if self.setting.start is not None:
+            earlier = self.setting.start.family
+            assert isinstance(earlier, Inducing)
+            if earlier.points.shape[-2] >= (self.n_inducing if isinstance(self.init, str) else 1):
+                return earlier.points.detach()
+        if isinstance(self.init, str):
+            return start.points(kernel, self.n_inducing, self.seed)
+        return start.given(self._given_points(self.init))
+
+    def _given_points(self, init: np.ndarray) -> np.ndarray:
+        n_features = self.setting.rows.x.shape[1]
+        given = np.asarray(init, dtype=np.float64)
+        if given.ndim != 2 or given.shape[1] != n_features or not len(given):
+            raise ValueError(f"init must have shape (M, {n_features}), a column for each feature; got {given.shape}")
+        if not np.isfinite(given).all():
+            raise ValueError("init has inducing points at NaN or infinity; give finite ones, in the units of X")
+        return given
+
+    def _deep(self) -> list[Inducing]:
+        parts, rows = self.parts, self.setting.rows
+        start = DeepStart(
+            setting=self.setting,
+            likelihood=parts.likelihood,
+            prior=parts.prior,
+            seed=self.seed,
+            weight_decay=0.0,
+            wiring=Wiring(len(parts.layers)),
+            covariance=self._covariance,
+            n_inducing=self.n_inducing,
+            beta=1.0,
+            objective=BOUNDS[self.objective],
+        )
+        if self._warm:
+            return start.warm(parts.layers, rows.x)
+        return start.cold(parts.layers, rows.x, str(self.init))
+
+    def _earlier(self) -> list[Inducing]:
+        """The layers of the model that training goes on from; none if there is no such, or it had fewer points."""
+        start = self.setting.start
+        if start is None:
+            return []
+        assert isinstance(start.family, Layers)
+        if start.family.last.points.shape[-2] < self.n_inducing:
+            return []
+        self.parts.likelihood.load_state_dict(start.likelihood.state_dict())
+        layers = []
+        for part, earlier in zip(self.parts.layers, start.family.layers, strict=True):
+            assert isinstance(earlier, Inducing)
+            layer = part.layer(earlier.points.detach(), "delta")
+            layer.load_state_dict(earlier.state_dict())
+            layers.append(layer)
+        return layers
+
+
+@torch.no_grad()
+def draw_values(layers: Sequence[Inducing], n_chains: int, seed: int, at_mean: bool) -> list[Tensor]:
+    """Inducing values of each layer, (chain, GP, M): drawn from q(u), or at its mean."""
+    values, generator = [], torch.Generator().manual_seed(seed)
+    for layer in layers:
+        mean, root = layer.weights.mean, layer.weights.root()
+        together = mean.expand(n_chains, *mean.shape)
+        if root is not None and not at_mean:
+            numbers = torch.randn(*together.shape, 1, generator=generator).to(mean)
+            together = together + (root @ numbers).squeeze(-1)
+        values.append(together)
+    return values
