@@ -30,15 +30,16 @@ from candid.families import (
     make_mean,
 )
 from candid.kernels import Kernel, make_kernel, make_network
-from candid.likelihoods import Bernoulli, Gaussian, OneAgainstAll, make_sites
+from candid.likelihoods import Bernoulli, Gaussian, Likelihood, OneAgainstAll, make_sites
 from candid.parameters import hyperparameters
-from candid.weights import WEIGHTS
+from candid.weights import WEIGHTS, Full, Implicit
 
 __all__ = [
     "chained",
     "conditional_problem",
     "decoupled_problem",
     "exact_problem",
+    "implicit_problem",
     "label_problem",
     "layers_problem",
     "neighbour_problem",
@@ -233,6 +234,14 @@ def label_problem(rows: Rows, n_classes: int = 2, k: int | None = None, seed: in
     return problem
 
 
+def count_problem(rows: Rows, likelihood: Likelihood, k: int) -> Problem:
+    """Neighbours whose counts are numbers with normal noise that are learned, where they start, in float64."""
+    n_features = rows.x.shape[1]
+    kernel, mean = make_kernel("matern52", n_features, batch_shape=(1,)), make_mean("zero", n_features, 1)
+    family = Neighbours(kernel, mean, rows.x, make_sites(likelihood, rows.y), rows.weight, n_neighbours=k)
+    return Problem(family, likelihood, "predictive").double()
+
+
 def neighbour_problem(
     rows: Rows,
     k: int = 6,
@@ -337,3 +346,21 @@ def layers_problem(
     problem = Problem(family, Gaussian(0.1, n_outputs), objective, {"kl": beta}).double()
     randomise(problem, generator)
     return problem
+
+
+def implicit_problem(
+    rows: Rows,
+    widths: tuple[int, ...] = (2,),
+    n_draws: int = 6,
+    n_settled: int = 8,
+    learned: bool = True,
+    n_points: int = 4,
+    **options,
+) -> Problem:
+    """A deep GP whose inducing values are drawn, from a normal q(v) at random parameters or from the prior."""
+    rule = MonteCarlo(n_draws, widths, n_settled)
+    problem = layers_problem(rows, widths, rule, "full", "elbo", n_points, 1.0, jitter=1e-8, **options)
+    for number, layer in enumerate(problem.family.layers):
+        normal = layer.weights if learned else Full(n_points, (len(layer.weights.mean),))
+        layer.weights = Implicit(normal, layer.points, n_draws, n_settled, number > 0, learned, seed=number)
+    return problem.double()

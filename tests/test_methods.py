@@ -65,6 +65,7 @@ LAYERS = {
 SAMPLED = {
     "bsgp": ("fitc", ("u", "theta", "z")),
     "sghmc-gp": ("fitc", ("u",)),
+    "sghmc-dgp": ("fitc", ("u",)),
     "mcmc-svgp": ("vfe", ("u", "theta", "noise")),
 }
 # Families that the table knows by another name than that of their class.
@@ -92,6 +93,7 @@ def test_the_public_table_is_the_table():
         *LOCAL,
         *LAYERS,
         *SAMPLED,
+        "ipvi-dgp",
         "mc-dropout",
         "pgvi",
     } == set(METHODS)
@@ -117,7 +119,8 @@ def test_every_row_is_complete_and_consistent(row):
     assert row.made_of.objective in ROW_OBJECTIVES or row.made_of.objective in EVIDENCES
     likelihoods = {"regression": "gaussian", "classification": "bernoulli"}
     assert all(compatible(row.made_of.family, row.made_of.objective, likelihoods[task]) for task in row.tasks)
-    assert set(row.made_of.steppers) <= {"all", "weights", "points", "sites", "network", "likelihood", "rest"}
+    groups = {"all", "weights", "points", "sites", "network", "likelihood", "generator", "critic", "rest"}
+    assert set(row.made_of.steppers) <= groups
 
 
 def by_adam(made_of: Composition) -> Composition:
@@ -154,7 +157,12 @@ def test_every_row_makes_an_estimator_that_fits(name, recipe, table):
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, row in METHODS.items() if "SparseGPClassifier" in (row.classifier, row.estimator)]
+    "name",
+    [
+        name
+        for name, row in METHODS.items()
+        if {"SparseGPClassifier", "DeepGPClassifier"} & {row.classifier, row.estimator}
+    ],
 )
 def test_rows_for_classification_make_a_classifier(name, table):
     X, y = table
@@ -162,7 +170,7 @@ def test_rows_for_classification_make_a_classifier(name, table):
     for recipe in ("candid", "paper"):
         few = {} if name in (*NEIGHBOURS, *LOCAL) else {"n_inducing": 8}
         gp = make_gp(name, recipe=recipe, task="classification", random_state=0, max_epochs=1, **few)
-        assert isinstance(gp, SparseGPClassifier if few else NeighborGPClassifier)
+        assert type(gp).__name__ == row.estimator_for("classification")
         # The published method moves q(u) along natural gradients, too.
         as_published = row.made_of if name == "pgvi" else by_adam(row.made_of)
         assert gp._composition() == (row.made_of if recipe == "candid" else as_published)
@@ -170,6 +178,12 @@ def test_rows_for_classification_make_a_classifier(name, table):
         probabilities = gp.fit(X, np.where(y > 0, "high", "low")).predict_proba(X)
         np.testing.assert_allclose(probabilities.sum(1), 1.0)
         assert type(gp._fitted.problem.likelihood).__name__ == "Bernoulli"
+
+
+def test_a_name_may_stand_for_a_row_of_another_name():
+    assert find_method("dspp") is METHODS["dspp-qr3"]
+    assert make_gp("dspp").get_params() == make_gp("dspp-qr3").get_params()
+    assert "dspp" not in METHODS
 
 
 def test_a_method_for_one_task_needs_not_say_which():
@@ -258,6 +272,16 @@ def test_the_published_protocol_of_deep_gps(name):
     assert gp.propagation == ("sampling" if gp.objective != "predictive" or name == "bpdgp" else "quadrature")
 
 
+def test_the_published_protocol_of_implicit_posteriors():
+    gp = make_gp("ipvi-dgp", recipe="paper")
+    assert isinstance(gp, DeepGPRegressor)
+    assert (gp.objective, gp.covariance, gp.propagation, gp.beta) == ("elbo", "implicit", "sampling", 1.0)
+    assert (gp.kernel, gp.ard, gp.mean, gp.init, gp.n_inducing, gp.n_starts) == ("rbf", True, "zero", "kmeans", 128, 1)
+    assert (gp.batch_size, gp.max_epochs, gp.lr, gp.schedule) == (10_000, 20_000, 0.0025, "constant")
+    # Generators have a hundredth of the rate of q(u).
+    assert (gp.q_lr, gp.optimizer, make_gp("ipvi-dgp").init) == (0.01, "adam", "warm")
+
+
 @pytest.mark.parametrize("name", SAMPLED)
 def test_the_published_protocol_of_samplers(name):
     gp = make_gp(name, recipe="paper")
@@ -266,7 +290,8 @@ def test_the_published_protocol_of_samplers(name):
     assert (gp.kernel, gp.ard, gp.mean, gp.init, gp.n_inducing) == ("rbf", True, "zero", "kmeans", 100)
     assert (gp.batch_size, gp.max_steps, gp.lr, gp.schedule) == (1000, 10_000, 0.01, "constant")
     assert (gp.n_samples, gp.thin, gp.step_size, gp.n_chains) == (256, 32, 0.01, 1)
-    assert gp.optimizer == ("window" if name == "sghmc-gp" else "adam")
+    assert gp.optimizer == ("window" if name in ("sghmc-gp", "sghmc-dgp") else "adam")
+    assert gp.hidden_widths == (("D",) if name == "sghmc-dgp" else ())
     ours = make_gp(name)
     assert (ours.objective, ours.sample, ours.optimizer, ours.init) == (gp.objective, gp.sample, gp.optimizer, "warm")
 

@@ -2,7 +2,9 @@
 
 from candid import datasets, kernels, metrics, plots, priors, testing
 from candid.estimators import (
+    BayesianGPClassifier,
     BayesianGPRegressor,
+    DeepGPClassifier,
     DeepGPRegressor,
     ExactGPRegressor,
     NeighborGPClassifier,
@@ -18,7 +20,9 @@ from candid.methods import methods
 __version__ = "0.1.0"
 
 __all__ = [
+    "BayesianGPClassifier",
     "BayesianGPRegressor",
+    "DeepGPClassifier",
     "DeepGPRegressor",
     "ExactGPRegressor",
     "NeighborGPClassifier",

@@ -40,10 +40,16 @@ class Marginal:
     residual: Float[Tensor, "*#axes n p"]
     spread: Float[Tensor, "*#axes n p"]
     log_weight: Tensor | None = None  # (site, 1), normalised; None where there is no site axis
+    cross: Float[Tensor, "*#axes n p p"] | None = None  # covariances, where outputs depend on each other
 
     @property
     def variance(self) -> Tensor:
         return self.residual + self.spread
+
+    @property
+    def uncertainty(self) -> Tensor:
+        """Covariances of the outputs of a row where these depend on each other, and variances elsewhere."""
+        return self.variance if self.cross is None else self.cross
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Latent mean and variance of each row, of the whole mixture where there are sites."""

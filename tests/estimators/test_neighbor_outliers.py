@@ -77,5 +77,5 @@ def test_what_does_not_go_together_is_said(table):
         quick(alpha=0.1).fit(X, y)
     with pytest.raises(ValueError, match="no objective 'chain_rule' for a 'student-t' likelihood"):
         quick(objective="vecchia").fit(X, y)
-    with pytest.raises(ValueError, match="for a 'negative-binomial' likelihood; use likelihood='gaussian'"):
-        quick(likelihood="negative-binomial").fit(X, y)
+    with pytest.raises(ValueError, match="for a 'probit' likelihood; use likelihood='gaussian'"):
+        quick(likelihood="probit").fit(X, y)

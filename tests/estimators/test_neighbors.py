@@ -160,7 +160,7 @@ class TestNumberOfNeighbours:
             self.history_ = [{"loss": 0.0}]
             return self
 
-        monkeypatch.setattr(neighbors.GPRegressor, "_train", fit)
+        monkeypatch.setattr(neighbors.LikelihoodChoice, "_train", fit)
         X = np.arange(float(n_rows))[:, None]
         NeighborGPRegressor(n_neighbors="auto").fit(X, X[:, 0])
         assert tried == expected
@@ -340,7 +340,7 @@ def test_a_killed_fit_goes_on_bit_for_bit(kind, table, tmp_path, monkeypatch):
 
 def test_too_many_rows_for_a_joint_prediction(table, monkeypatch):
     gp = quick().fit(*table)
-    monkeypatch.setattr("candid.families.neighbour_predictor.MOST_TOGETHER", 30)
+    monkeypatch.setattr("candid.families.nearby_predictor.MOST_TOGETHER", 30)
     with pytest.raises(ValueError, match="ask for fewer rows at a time"):
         gp.sample_y(table[0])
     assert gp.sample_y(table[0][:1]).shape == (1, 1)

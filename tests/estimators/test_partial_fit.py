@@ -115,7 +115,9 @@ def test_a_run_that_is_broken_off_leaves_the_model_as_it_was(quick, table, new_r
     assert same(gp.set_params(callbacks=()).partial_fit(*new_rows), again)
 
 
-def test_a_loaded_model_is_fitted_anew(make, table, new_rows, tmp_path):
+def test_a_loaded_model_is_fitted_anew(make, kind, table, new_rows, tmp_path):
+    if kind is NeighborGPRegressor:
+        pytest.skip("has the training rows in its file")
     make().fit(*table).save(tmp_path / "model.candid")
     loaded = load(tmp_path / "model.candid")
     assert same(loaded.partial_fit(*new_rows), make().fit(*new_rows))

@@ -5,7 +5,9 @@ from __future__ import annotations
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from candid import (
+    BayesianGPClassifier,
     BayesianGPRegressor,
+    DeepGPClassifier,
     DeepGPRegressor,
     ExactGPRegressor,
     NeighborGPClassifier,
@@ -17,7 +19,10 @@ from candid import (
 from candid.testing import expected_failed_checks
 
 MODELS = [
+    BayesianGPClassifier(n_inducing=20, burn_in=20, n_samples=8, thin=2),
     BayesianGPRegressor(),
+    DeepGPClassifier(),
+    DeepGPClassifier(hidden_widths=(2,), n_inducing=10, max_epochs=5, propagation="sampling", objective="elbo"),
     DeepGPRegressor(),
     DeepGPRegressor(hidden_widths=(3,), propagation="sampling", objective="elbo", covariance="full"),
     ExactGPRegressor(),

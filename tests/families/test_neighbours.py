@@ -433,11 +433,11 @@ class TestPredictor:
 
     def test_the_joint_of_too_many_rows_is_refused(self, setting, monkeypatch):
         rows, problem = setting
-        monkeypatch.setattr("candid.families.neighbour_predictor.MOST_TOGETHER", 15)
+        monkeypatch.setattr("candid.families.nearby_predictor.MOST_TOGETHER", 15)
         problem.family.n_neighbours = 8
         predictor = problem.family.predictor()
         predictor.joint(rows.x[:1])
-        with pytest.raises(ValueError, match=r"joint prediction of 20 rows .*neighbours of any.*fewer rows at a time"):
+        with pytest.raises(ValueError, match=r"joint prediction of 20 rows .*20 training rows.*fewer rows at a time"):
             predictor.joint(rows.x)
 
     def test_more_rows_may_join(self, setting, new):
@@ -489,7 +489,7 @@ class TestPredictor:
     def test_an_incomplete_description_is_refused(self, predictor):
         spec = predictor.to_spec()
         del spec["n_neighbours"]
-        with pytest.raises(ValueError, match="a neighbour predictor is described by"):
+        with pytest.raises(ValueError, match="a predictor of kind 'neighbours' is described by"):
             predictor_from_spec(spec)
 
     def test_it_shares_nothing_with_its_family_and_is_double(self):

@@ -143,3 +143,15 @@ def test_mistakes():
         make_rule("qr4", 3, [2])
     with pytest.raises(ValueError, match=r"has 59049 sites.*'qr3'"):
         make_rule("qr1", 3, [5, 5])
+
+
+def test_models_side_by_side_have_random_sites_of_their_own():
+    rule = MonteCarlo(2, [3], n_settled=4, seed=1)
+    rule.even = rule.even.expand(5, 2, 1)
+    points = rule.points(0, 7)
+    assert points.shape == (5, 2, 7, 3)
+    assert len(points.unique()) == points.numel()
+    settled = rule.settled()
+    assert settled.points(0).shape == (5, 4, 1, 3)
+    assert len(settled.points(0).unique()) == 60
+    torch.testing.assert_close(settled.log_weight().exp().sum(1), torch.ones(5, 1))

@@ -62,7 +62,7 @@ def test_one_row_jointly_is_that_row_alone(rows):
 
 
 def test_too_many_rows_together(rows, monkeypatch):
-    monkeypatch.setattr("candid.families.swsgp_predictor.MOST_TOGETHER", 5)
+    monkeypatch.setattr("candid.families.nearby_predictor.MOST_TOGETHER", 5)
     with pytest.raises(ValueError, match="ask for fewer rows at a time"):
         problem_of(rows).family.predictor().joint(NEW)
 

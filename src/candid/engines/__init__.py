@@ -2,10 +2,14 @@
 
 from candid.engines.checkpoint import Checkpoint
 from candid.engines.closed_form import match_noise, settle_weights, solve_weights
+from candid.engines.coupled_weights import solve_together
+from candid.engines.gaps import fill_gaps
 from candid.engines.initialise import fit_by_evidence, fit_by_neighbours, nearest_rows, place_points
 from candid.engines.local_start import fit_locally
 from candid.engines.loop import Plan, TrainingDiverged, train
 from candid.engines.machine import keep_freed_memory, pick_device, threads
+from candid.engines.nearby import changes_nearby
+from candid.engines.output_noise import match_output_noise
 from candid.engines.problem import Problem
 from candid.engines.progress import ProgressBar
 from candid.engines.rows import Rows, n_batches
@@ -23,17 +27,21 @@ __all__ = [
     "Rows",
     "Sampling",
     "TrainingDiverged",
+    "changes_nearby",
+    "fill_gaps",
     "fit_by_evidence",
     "fit_by_neighbours",
     "fit_locally",
     "fit_small",
     "keep_freed_memory",
     "match_noise",
+    "match_output_noise",
     "n_batches",
     "nearest_rows",
     "pick_device",
     "place_points",
     "settle_weights",
+    "solve_together",
     "solve_weights",
     "threads",
     "train",

@@ -23,7 +23,7 @@ from candid.parameters import Hyperparameter
 from candid.priors import HyperPrior
 from candid.weights import optimal_weights
 
-__all__ = ["match_noise", "settle_weights", "solve_weights"]
+__all__ = ["match_noise", "opened", "settle_weights", "solve_weights"]
 
 CHUNK = 4096
 # A start needs no more rows than this, and should not take longer than the training.
@@ -87,7 +87,7 @@ def solve_weights(
 
     sums = _gather(family, rows, _as_they_are(confidence), with_spread=True)
     coefficients, precision = _solution(sums)
-    family.assign(coefficients, _opened(precision, openness))
+    family.assign(coefficients, opened(precision, openness))
 
 
 @torch.no_grad()
@@ -119,7 +119,7 @@ def settle_weights(
         if before is not None and bool((known[0] - before[0]).abs().max() < SETTLED * known[0].abs().max()):
             break
     assert known is not None
-    family.assign(known[0], _opened(known[1], openness))
+    family.assign(known[0], opened(known[1], openness))
 
 
 def _solution(sums: Statistics) -> tuple[Tensor, Tensor]:
@@ -131,7 +131,8 @@ def _solution(sums: Statistics) -> tuple[Tensor, Tensor]:
     return coefficients, precision
 
 
-def _opened(precision: Tensor, openness: float) -> Tensor:
+def opened(precision: Tensor, openness: float) -> Tensor:
+    """A precision that goes a share of the way to that of a q(v) that is wide open."""
     wide = OPEN_PRECISION * torch.eye(precision.shape[-1]).to(precision)
     return (1 - openness) * precision + openness * wide
 

@@ -18,7 +18,7 @@ from candid.marginal import Batch
 from candid.objectives import EVIDENCES, ROW_OBJECTIVES, predictive
 from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
-from candid.weights import Solved
+from candid.weights import Implicit, Solved
 
 __all__ = ["Problem"]
 
@@ -99,20 +99,23 @@ class Problem(nn.Module):
         """Learned parameters by the name under which a method's steppers speak of them.
 
         Unless ``network_apart``, the parameters of networks are among the rest; and so are those of the likelihood
-        unless ``likelihood_apart``.
+        unless ``likelihood_apart``. Critics, which learn from a loss of their own, are only in their own group.
         """
-        learned = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        weights = self.family.weight_parameters()
+        implicit = [part for part in self.modules() if isinstance(part, Implicit)]
+        critic = [parameter for part in implicit for parameter in part.critic.parameters()]
+        generator = [parameter for part in implicit for parameter in part.generator.parameters()]
+        learned = _without([parameter for parameter in self.parameters() if parameter.requires_grad], critic)
+        weights = _without(self.family.weight_parameters(), [*generator, *critic])
         points = [parameter for parameter in self.family.point_parameters() if parameter.requires_grad]
         of_networks = {id(parameter) for network in networks_in(self) for parameter in network.parameters()}
         sites = [parameter for parameter in self.family.site_parameters() if parameter.requires_grad]
         network = [parameter for parameter in learned if network_apart and id(parameter) in of_networks]
         of_likelihood = {id(parameter) for parameter in self.likelihood.parameters() if likelihood_apart}
         likelihood = [parameter for parameter in learned if id(parameter) in of_likelihood]
-        ids = {id(parameter) for parameter in (*weights, *points, *sites, *network, *likelihood)}
-        rest = [parameter for parameter in learned if id(parameter) not in ids]
         named = {"weights": weights, "points": points, "sites": sites, "network": network, "likelihood": likelihood}
-        return {"all": learned, **named, "rest": rest}
+        named |= {"generator": generator}
+        rest = _without(learned, [parameter for group in named.values() for parameter in group])
+        return {"all": learned, **named, "critic": critic, "rest": rest}
 
     def keep(self, draws: Mapping[str, Tensor]) -> None:
         """Take over samples of parameters, by name and with an axis of draws in front, to predict from them."""
@@ -173,6 +176,11 @@ class Problem(nn.Module):
             terms = predictive(predictor.marginal(part.x), likelihood.at(None, part.noise), part.y)
             total += float((part.weight * terms).sum())
         return -total / rows.total
+
+
+def _without(parameters: list[nn.Parameter], others: list[nn.Parameter]) -> list[nn.Parameter]:
+    taken = {id(parameter) for parameter in others}
+    return [parameter for parameter in parameters if id(parameter) not in taken]
 
 
 def _average(terms: Tensor, batch: Batch) -> Tensor:

@@ -16,6 +16,7 @@ from candid.estimators.core import Estimator, gp_estimator
 from candid.estimators.draws import joint_draws
 from candid.estimators.gp import GP
 from candid.estimators.inputs import Table, read_known, read_table
+from candid.estimators.observations import CoregionalisedObservation
 from candid.likelihoods import Gaussian, Likelihood
 from candid.predictive import Predictive, PredictiveNormal
 
@@ -67,7 +68,9 @@ class Regressor(MultiOutputMixin, RegressorMixin, Estimator):
         X : array-like or data frame of shape (N, D)
             Numbers only; numpy, pandas, polars or torch.
         y : array-like of shape (N,) or (N, P)
-            Several columns are fitted as outputs that are independent given the inputs.
+            Several columns are outputs, which are independent given the inputs unless the model has ``outputs`` that
+            say otherwise; models that have this parameter take NaN in one of several columns for an entry that was not
+            observed.
         sample_weight : array-like of shape (N,), optional
             A row of weight 2 counts as two rows.
 
@@ -109,7 +112,7 @@ class Regressor(MultiOutputMixin, RegressorMixin, Estimator):
         -------
         mean : ndarray of shape (N,) or (N, P)
         std : ndarray of the same shape, if ``return_std``
-        covariance : ndarray of shape (N, N) or (N, N, P), if ``return_cov``
+        covariance : ndarray of shape (N, N) or (N, N, P), if ``return_cov``; (N, N, P, P) where outputs are correlated
         """
         if return_std and return_cov:
             raise ValueError("ask for return_std or return_cov, not for both")
@@ -140,7 +143,7 @@ class Regressor(MultiOutputMixin, RegressorMixin, Estimator):
     def _distribution(self, x: torch.Tensor, name: str = "", known: Any = None) -> Predictive:
         """Of new observations at some rows, of which something may be ``known`` by the ``name`` of a parameter."""
         if known is not None:
-            known = read_known(known, (len(x), self.predictor_.n_outputs), name)
+            known = read_known(known, (len(x), self.predictor_.n_targets), name)
         return self.predictor_.distribution(x, known, self._vector_target)  # pyright: ignore[reportReturnType]
 
     def _predict_counts(self, x: torch.Tensor, return_std: bool, return_cov: bool):
@@ -162,9 +165,15 @@ class Regressor(MultiOutputMixin, RegressorMixin, Estimator):
         return super().score(X, y, sample_weight)
 
     def _joint(self, x: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """Mean (row, output) and covariance (row, row, output) of new observations."""
+        """Mean (row, output) and covariance (row, row, output) of new observations.
+
+        Where outputs are correlated, the covariance has another axis of them.
+        """
         with torch.no_grad():
-            joint = self.predictor_.joint(x).mixed()
+            joint, observation = self.predictor_.joint(x), self.predictor_.observation
+            if isinstance(observation, CoregionalisedObservation):
+                return observation.together(joint)
+            joint = joint.mixed()
             noise = torch.diag_embed(self.predictor_.noise_variance[:, None].expand(-1, joint.mean.shape[0]))
             covariance = (joint.covariance + noise).movedim(0, -1)
         return joint.mean.double().numpy(), covariance.double().numpy()

@@ -10,7 +10,6 @@ from sklearn.utils._param_validation import StrOptions
 
 from candid.engines import Rows
 from candid.estimators.core import Estimator, gp_estimator
-from candid.estimators.fitting import Fitted
 from candid.estimators.gp import GP
 from candid.estimators.inputs import Table, read_classes
 from candid.likelihoods import Bernoulli, Likelihood, Softmax
@@ -88,14 +87,14 @@ class Classifier(ClassifierMixin, Estimator):
         start = self._goes_on()
         if start is None:
             return self._fit(X, y, sample_weight, classes)
+        return self._train(self._more(X, y, classes, sample_weight), start)
+
+    def _more(self, X, y, classes, sample_weight) -> Table:
+        """Rows with the labels of a model that is there already."""
         if classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(f"the classes of this model are {self.classes_.tolist()}; fit anew to change them")
         table, _ = read_classes(self, X, y, sample_weight, False, self.classes_)
-        return self._add(table, start)
-
-    def _add(self, table: Table, start: Fitted) -> Self:
-        """Add rows to an earlier fit."""
-        return self._train(table, start)
+        return table
 
     def _fit(self, X, y, sample_weight, classes: Any = None) -> Self:
         self._validate_params()

@@ -93,6 +93,15 @@ class Estimator(BaseEstimator):
     def _real_targets(self) -> bool:
         """Whether y is a real number, which can be standardised."""
 
+    @property
+    def _latents_are_targets(self) -> bool:
+        """Whether each latent function is what one of the targets scatters around, and has its units."""
+        return self._real_targets
+
+    def _takes_gaps(self, reset: bool) -> bool:
+        """Whether NaN in y is an entry that was not observed; ``reset`` tells a new fit from more rows."""
+        return False
+
     @abstractmethod
     def _n_latents(self, table: Table) -> int:
         """How many latent functions there are: one for each target, or for each of several classes."""
@@ -125,11 +134,17 @@ class Estimator(BaseEstimator):
         """The earlier fit that more rows are added to; parameters that shape the model must not have changed since."""
         fitted: Fitted | None = getattr(self, "_fitted", None)
         if fitted is not None:
-            self._validate_params()
-            for name, before in self._shape.items():
-                if repr(getattr(self, name)) != before:
-                    raise ValueError(f"{name} has changed since the model was fitted; call fit to change it")
+            self._check_shape()
         return fitted
+
+    def _check_shape(self) -> None:
+        self._validate_params()
+        for name, before in self._shape.items():
+            if repr(getattr(self, name)) != before:
+                raise ValueError(f"{name} has changed since the model was fitted; call fit to change it")
+
+    def _remember_shape(self) -> None:
+        self._shape = {name: repr(getattr(self, name)) for name in self._shaping}
 
     def _repeatable_state(self) -> Any:
         """The source of the seed; a run that may be resumed must find its own seed again."""
@@ -146,7 +161,7 @@ class Estimator(BaseEstimator):
         if self.predict_dtype == "float32":
             self.predictor_.inner.float()
         self.history_ = self._fitted.history
-        self._shape = {name: repr(getattr(self, name)) for name in self._shaping}
+        self._remember_shape()
         self._vector_target = table.vector
         self._report()
         return self

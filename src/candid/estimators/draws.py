@@ -19,20 +19,34 @@ def joint_draws(joint: Joint, observation: Observation, n_samples: int, random: 
     # Normal noise joins the covariance; anything else is drawn for given latent values.
     normal = isinstance(observation, GaussianObservation)
     noise = observation.noise_variance.double().numpy() if normal else np.zeros(joint.mean.shape[-1])
-    draws = _latent_draws(joint, noise, n_samples, random)
-    return draws if normal else observation.draw(draws, random)
+    chosen = _chosen_sites(joint, n_samples, random)
+    draws = _latent_draws(joint, noise, n_samples, random, chosen)
+    return draws if normal else observation.draw(draws, random, chosen)
 
 
-def _latent_draws(joint: Joint, noise: np.ndarray, n_samples: int, random: np.random.RandomState) -> np.ndarray:
-    mean, covariance = joint.mean.double().numpy(), joint.covariance.double().numpy()
+def _chosen_sites(joint: Joint, n_samples: int, random: np.random.RandomState) -> np.ndarray | None:
+    """The site of each draw, where there are sites."""
     if joint.log_weight is None:
-        return _draws(mean, covariance, noise, n_samples, random)
+        return None
     weight = joint.log_weight.double().exp().flatten().numpy()
-    covariance = np.broadcast_to(covariance, (len(weight), *covariance.shape[1:]))
-    chosen = random.choice(len(weight), n_samples, p=weight / weight.sum())
+    return random.choice(len(weight), n_samples, p=weight / weight.sum())
+
+
+def _latent_draws(
+    joint: Joint, noise: np.ndarray, n_samples: int, random: np.random.RandomState, chosen: np.ndarray | None
+) -> np.ndarray:
+    mean, covariance = joint.mean.double().numpy(), joint.covariance.double().numpy()
+    if joint.cross is not None:
+        n_rows, n_outputs = mean.shape
+        covariance = joint.cross.double().flatten(2).flatten(0, 1).numpy() + np.diag(noise.repeat(n_rows))
+        draws = JointNormal(mean.T.ravel(), covariance).sample(n_samples, random)
+        return draws.reshape(n_samples, n_outputs, n_rows).transpose(2, 1, 0)
+    if chosen is None:
+        return _draws(mean, covariance, noise, n_samples, random)
+    covariance = np.broadcast_to(covariance, (len(mean), *covariance.shape[1:]))
     draws = np.empty((*mean.shape[1:], n_samples))
     # Sites may share their noise, or have each its own.
-    noise = np.broadcast_to(noise.reshape(-1, mean.shape[-1]), (len(weight), mean.shape[-1]))
+    noise = np.broadcast_to(noise.reshape(-1, mean.shape[-1]), (len(mean), mean.shape[-1]))
     for site in np.unique(chosen):
         of_site = np.flatnonzero(chosen == site)
         draws[..., of_site] = _draws(mean[site], covariance[site], noise[site], len(of_site), random)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from candid.estimators.bayesian import BayesianGPRegressor
+from candid.estimators.bayesian_classifier import BayesianGPClassifier
 from candid.estimators.core import Estimator
 from candid.estimators.deep import DeepGPRegressor
+from candid.estimators.deep_classifier import DeepGPClassifier
 from candid.estimators.exact import ExactGPRegressor
 from candid.estimators.neighbor_classifier import NeighborGPClassifier
 from candid.estimators.neighbors import NeighborGPRegressor
@@ -27,7 +29,9 @@ ESTIMATORS: dict[str, type[Estimator]] = {
         NeighborGPClassifier,
         NeighborGPRegressor,
         NetworkRegressor,
+        DeepGPClassifier,
         DeepGPRegressor,
+        BayesianGPClassifier,
         BayesianGPRegressor,
     )
 }

@@ -127,7 +127,7 @@ def load(path: str | os.PathLike[str], kernel: Any = None, features: Any = None)
     """Read a model that :meth:`save` has written. It predicts bit for bit as before.
 
     A loaded model does not go on training: ``partial_fit`` on it is a new fit. (A model of neighbours brings its
-    training rows along, but only to predict from.)
+    training rows along to predict from, and ``partial_fit`` adds more of them.)
 
     Parameters
     ----------
@@ -194,6 +194,7 @@ def _assemble(kind: type, header: Header, tensors: dict[str, Tensor], code: Any)
         estimator.feature_names_in_ = np.asarray(header.feature_names, dtype=object)
     if header.classes is not None:
         estimator.classes_ = header.classes.array()
+    estimator._remember_shape()
     estimator._report()
     return estimator
 

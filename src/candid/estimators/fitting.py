@@ -21,7 +21,7 @@ from candid.estimators.scaling import Standardizer
 from candid.estimators.table_predictor import TablePredictor
 from candid.kernels import Kernel, in_units
 
-__all__ = ["Fitted", "Setting", "add_rows", "fit_best", "reached"]
+__all__ = ["Fitted", "Setting", "add_rows", "add_rows_to_loaded", "fit_best", "reached"]
 
 Callback = Callable[[dict[str, Any]], Any]
 
@@ -116,12 +116,12 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
         training, held_out = start.training.append(training), _joined(start.held_out, held_out)
     estimator._check_table(training)
     n_latents = estimator._n_latents(training)
-    latents = targets if estimator._real_targets else Standardizer.identity(n_latents)
+    latents = targets if estimator._latents_are_targets else Standardizer.identity(n_latents)
     place = {"device": pick_device(estimator.device), "dtype": estimator._model_dtype()}
     rows = _tensors(training, inputs, targets, **place)
     held_out_rows = _tensors(held_out, inputs, targets, **place) if held_out is not None else None
     # Densities in the units of y differ from those of standardised targets by the Jacobian.
-    offset = float(np.log(targets.scale).sum())
+    offset = float(training.observed_shares() @ np.log(targets.scale))
 
     runs: list[tuple[float, Problem, list[dict[str, Any]]]] = []
     checkpoints: list[Checkpoint] = []
@@ -139,7 +139,9 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
                 checkpoints.append(checkpoint)
             setting = Setting(rows, inputs, earlier, restart, budget, n_latents, training.place)
             problem = estimator._build(setting, seed + restart)
-            callbacks = _informed(estimator.callbacks, lambda problem=problem: _predictor(problem, inputs, latents))
+            callbacks = _informed(
+                estimator.callbacks, lambda problem=problem: _predictor(problem, inputs, targets, latents)
+            )
             plan = replace(
                 estimator._plan(setting, problem, seed + restart),
                 time_budget=budget.left(),
@@ -150,7 +152,7 @@ def fit_best(estimator: Any, table: Table, seed: int, start: Fitted | None) -> F
             history = train(problem, rows, plan, held_out_rows, checkpoint, callbacks, progress)
             runs.append((reached(history, estimator.patience), problem, history))
     _, problem, history = min(runs, key=lambda run: run[0])
-    predictor = _predictor(problem, inputs, latents)
+    predictor = _predictor(problem, inputs, targets, latents)
     if held_out_rows is not None:
         estimator._complete(predictor, problem.likelihood, held_out_rows)
     fitted = Fitted(problem, training, held_out, inputs, targets, latents, predictor, history, _jitter(problem))
@@ -166,6 +168,16 @@ def add_rows(estimator: Any, table: Table, fitted: Fitted) -> Fitted:
     rows = _tensors(table, fitted.inputs, fitted.targets, torch.device("cpu"), torch.float64)
     estimator._complete(fitted.predictor, fitted.problem.likelihood, rows)
     return replace(fitted, training=training)
+
+
+def add_rows_to_loaded(estimator: Any, table: Table, predictor: TablePredictor) -> None:
+    """More rows for a predictor that comes from a file, which knows no training rows but those it predicts from."""
+    if estimator._n_latents(table) != predictor.n_outputs:
+        raise ValueError(f"the model was fitted on {predictor.n_outputs} target(s), these rows have {table.y.shape[1]}")
+    inputs, latents = predictor.scalings
+    targets = latents if estimator._latents_are_targets else Standardizer.identity(table.y.shape[1])
+    rows = _tensors(table, inputs, targets, torch.device("cpu"), torch.float64)
+    estimator._complete(predictor, predictor.observation.likelihood(predictor.y_scale), rows)
 
 
 def reached(history: list[dict[str, Any]], patience: int | None) -> float:
@@ -196,9 +208,9 @@ def _jitter(problem: Problem) -> float:
 
 
 @torch.no_grad()
-def _predictor(problem: Problem, inputs: Standardizer, latents: Standardizer) -> TablePredictor:
+def _predictor(problem: Problem, inputs: Standardizer, targets: Standardizer, latents: Standardizer) -> TablePredictor:
     """The present parameters as a predictor in the units of the table."""
-    return TablePredictor(problem.family.predictor().cpu(), inputs, latents, observe(problem.observed(), latents.scale))
+    return TablePredictor(problem.family.predictor().cpu(), inputs, latents, observe(problem.observed(), targets))
 
 
 def _scalings(estimator: Any, table: Table) -> tuple[Standardizer, Standardizer]:

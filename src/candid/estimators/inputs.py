@@ -24,8 +24,9 @@ MEANING = {"alpha": "noise variances", "n_trials": "numbers of trials"}
 class Table:
     """Inputs N×D, targets N×P, weights N (all positive), known noise variances N×P or None.
 
-    Counts have numbers of trials in place of these, if anything, and classes are their numbers. ``vector`` tells
-    whether the targets came as a vector, and ``place`` where each row is in an order that was given.
+    Counts have numbers of trials in place of these, if anything, and classes are their numbers. A target that was not
+    observed is NaN. ``vector`` tells whether the targets came as a vector, and ``place`` where each row is in an order
+    that was given.
     """
 
     x: np.ndarray
@@ -38,19 +39,30 @@ class Table:
     def __len__(self) -> int:
         return len(self.x)
 
+    @property
+    def has_gaps(self) -> bool:
+        """Whether there are targets that were not observed."""
+        return bool(np.isnan(self.y).any())
+
     def rows(self, index: np.ndarray) -> Table:
         noise, place = (None if part is None else part[index] for part in (self.noise, self.place))
         return Table(self.x[index], self.y[index], self.weight[index], noise, self.vector, place)
 
+    def observed_shares(self) -> np.ndarray:
+        """Of each target, the share of the weight of all rows in which it was observed."""
+        return self.weight @ ~np.isnan(self.y) / self.weight.sum()
+
     def merged(self) -> Table:
         """The same table with equal rows made one, of their total weight, and sorted; as it is if it is long.
 
-        So weights and repetitions give the same fit to the last digit, and rows may come in any order. Where an order
-        was given, no two rows are equal.
+        So weights and repetitions give the same fit to the last digit, and rows may come in any order. Rows are equal
+        only if the same targets are missing in them. Where an order was given, no two rows are equal.
         """
         if len(self) > MOST_SORTED:
             return self
-        columns = np.column_stack([self.x, self.y, *(part for part in (self.noise, self.place) if part is not None)])
+        # NaN is not equal to itself: which entries are missing are columns of their own.
+        y = [self.y] if not self.has_gaps else [np.nan_to_num(self.y), np.isnan(self.y)]
+        columns = np.column_stack([self.x, *y, *(part for part in (self.noise, self.place) if part is not None)])
         _, first, group = np.unique(columns, axis=0, return_index=True, return_inverse=True)
         table = self.rows(first)
         return replace(table, weight=np.bincount(group, self.weight))
@@ -79,19 +91,25 @@ class Table:
 def read_table(
     estimator: Any, X: Any, y: Any, sample_weight: Any, known: Any, reset: bool, order: Any = None, name: str = "alpha"
 ) -> Table:
-    """Check training data; rows of weight zero are left out.
+    """Check training data; rows of weight zero are left out, and so are those without any target.
 
     ``known`` is what the parameter called ``name`` says of each row. ``order`` holds the indices of the rows, the first
     one first, where their order matters.
     """
-    x, targets = _validated(estimator, _to_host(X), reset, y=_to_host(y))
+    y, missing = _without_gaps(_to_host(y)) if estimator._takes_gaps(reset) else (_to_host(y), None)
+    x, targets = _validated(estimator, _to_host(X), reset, y=y)
     # The rows are kept for partial_fit, and the caller may use the same array for the next ones.
     targets = np.array(targets)
+    if missing is not None:
+        targets[missing] = np.nan
     y2d = targets.reshape(len(x), -1)
     noise = None if known is None else read_known(known, y2d.shape, name)
     place = None if order is None else _read_order(order, len(x))
     table = Table(np.array(x), y2d, _read_weight(sample_weight, x), noise, targets.ndim == 1, place)
-    return _that_count(table).merged()
+    table = _that_count(table)
+    if reset:
+        _check_columns(table)
+    return table.merged()
 
 
 def read_classes(
@@ -147,8 +165,33 @@ def _read_weight(sample_weight: Any, x: np.ndarray) -> np.ndarray:
 
 
 def _that_count(table: Table) -> Table:
-    """The rows whose weight is not zero."""
-    return table if table.weight.all() else table.rows(np.flatnonzero(table.weight))
+    """The rows whose weight is not zero, and that have a target."""
+    counts = (table.weight > 0) & ~np.isnan(table.y).all(axis=1)
+    if not counts.any():
+        raise ValueError("Input y contains NaN only: there is nothing to learn from")
+    return table if counts.all() else table.rows(np.flatnonzero(counts))
+
+
+def _check_columns(table: Table) -> None:
+    never = np.flatnonzero(np.isnan(table.y).all(axis=0))
+    if len(never):
+        raise ValueError(
+            f"Input y contains NaN in every row of column {never[0]}: a target must have been observed in one row at "
+            "least; leave the column out"
+        )
+
+
+def _without_gaps(y: Any) -> tuple[Any, np.ndarray | None]:
+    """Several targets with zeros where an entry is missing, and where that is; anything else as it is."""
+    try:
+        values = np.array(y, dtype=np.float64)
+    except (TypeError, ValueError):
+        return y, None
+    missing = np.isnan(values)
+    if values.ndim != 2 or values.shape[1] < 2 or not missing.any():
+        return y, None
+    values[missing] = 0.0
+    return values, missing
 
 
 def _read_order(order: Any, n_rows: int) -> np.ndarray:
@@ -161,7 +204,8 @@ def _read_order(order: Any, n_rows: int) -> np.ndarray:
 
 def check_range(values: np.ndarray, dtype: torch.dtype, name: str) -> None:
     """Raise where the squares of values do not fit into the model's dtype."""
-    largest = np.abs(values).max()
+    # Missing targets do not count.
+    largest = np.fmax.reduce(np.abs(values), axis=None)
     if not largest < math.sqrt(torch.finfo(dtype).max):
         kind = str(dtype).removeprefix("torch.")
         raise ValueError(

@@ -9,7 +9,6 @@ from sklearn.utils._param_validation import StrOptions
 from candid.engines import Rows
 from candid.estimators.classifier import GPClassifier
 from candid.estimators.core import gp_estimator
-from candid.estimators.fitting import Fitted, add_rows
 from candid.estimators.inputs import Table
 from candid.estimators.neighbors import NeighborGP
 from candid.likelihoods import Bernoulli, Likelihood, OneAgainstAll
@@ -102,11 +101,10 @@ verbose, checkpoint_dir, callbacks
         """Add rows to predict from; the kernel, and what was learned of earlier rows, stay as they are.
 
         The first call is a fit; ``classes`` names all labels that may come, if these rows do not have all of them. The
-        ω of a new row is its expectation given what the model predicts there. A model that was loaded from a file is
-        fitted anew. Parameters that shape the model must not have changed.
+        ω of a new row is its expectation given what the model predicts there. A model that was loaded from a file
+        brings its rows along. Parameters that shape the model must not have changed.
         """
-        return super().partial_fit(X, y, classes, sample_weight)
-
-    def _add(self, table: Table, start: Fitted) -> Self:
-        self._fitted = add_rows(self, table, start)
-        return self
+        if not self.__sklearn_is_fitted__():
+            return super().partial_fit(X, y, classes, sample_weight)
+        self._check_shape()
+        return self._grow(self._more(X, y, classes, sample_weight))

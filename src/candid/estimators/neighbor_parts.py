@@ -15,9 +15,9 @@ from candid.estimators.core import gp_estimator
 from candid.estimators.fitting import Setting
 from candid.estimators.gp import GP
 from candid.estimators.start import Start
-from candid.families import ALC, SEARCHES, Family, Mean, Neighbours, pick_search
+from candid.families import ALC, SEARCHES, CoregionalisedNeighbours, Family, Mean, Neighbours, pick_search
 from candid.kernels import Deep, Kernel, make_network, networks_in
-from candid.likelihoods import Sites, make_sites
+from candid.likelihoods import CoregionalisedSites, Sites, make_sites
 from candid.methods import NEIGHBOURS, Composition
 
 __all__ = ["NeighborParts"]
@@ -108,7 +108,8 @@ class NeighborParts(GP):
         search = "exact" if self.search == "auto" and isinstance(kernel, Deep) else self.search
         options: dict[str, Any] = {"n_neighbours": self._k(setting.start), "refresh_every": self.refresh}
         options |= {"search": pick_search(search, len(rows)), "with_copies": True}
-        return KINDS[self.objective](kernel, mean, rows.x, sites, rows.weight, **options).to(rows.x)
+        kind = CoregionalisedNeighbours if isinstance(sites, CoregionalisedSites) else KINDS[self.objective]
+        return kind(kernel, mean, rows.x, sites, rows.weight, **options).to(rows.x)
 
     def _k(self, start: Problem | None) -> int:
         """The number of neighbours; once it was chosen, it stays."""

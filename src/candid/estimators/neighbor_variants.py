@@ -48,6 +48,7 @@ class NeighborVariants(NeighborParts):
         return None if isinstance(self.ordering, str) or self.objective != "vecchia" else self.ordering
 
     def _check_table(self, table: Table) -> None:
+        super()._check_table(table)
         if self.objective == "vecchia" and self.search == "hnsw":
             raise ValueError(
                 "with objective='vecchia' each row searches among other rows, and search='hnsw' has one graph of all "

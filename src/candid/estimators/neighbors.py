@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import math
-from numbers import Real
 from typing import Any, ClassVar, Self
 
 import torch
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval
 
 from candid.engines import Plan, Problem, Rows, n_batches
-from candid.estimators.base import GPRegressor, gp_estimator
-from candid.estimators.fitting import Fitted, Setting, add_rows, reached
+from candid.estimators.core import gp_estimator
+from candid.estimators.fitting import Fitted, Setting, add_rows, add_rows_to_loaded, reached
 from candid.estimators.inputs import Table, read_table
+from candid.estimators.likelihood_choice import COUNTS, LikelihoodChoice
 from candid.estimators.neighbor_parts import NeighborParts
 from candid.estimators.neighbor_variants import NeighborVariants
 from candid.estimators.table_predictor import TablePredictor
-from candid.families import DesignPredictor, EmbeddedPredictor, NeighbourPredictor, Predictor, SubsetPredictor
+from candid.families import (
+    DesignPredictor,
+    EmbeddedPredictor,
+    MixedPredictor,
+    NeighbourPredictor,
+    Predictor,
+    SubsetPredictor,
+)
 from candid.kernels import networks_in
-from candid.likelihoods import Gaussian, Likelihood, StudentT
-from candid.likelihoods.student_t import FREEDOM
+from candid.likelihoods import Gaussian, Likelihood, new_observations
 
 __all__ = ["NeighborGP", "NeighborGPRegressor"]
 
 #: What predicts from rows or points nearby.
-Local = NeighbourPredictor | DesignPredictor | SubsetPredictor
+Local = NeighbourPredictor | DesignPredictor | MixedPredictor | SubsetPredictor
 
 # Among how many neighbours "auto" chooses, and the share of the rows that it holds out if the user does not say.
 CANDIDATES, HELD_OUT = (32, 64, 128, 256), 0.1
@@ -37,6 +42,8 @@ DEEP_PER_STEP, DEEP_STEPS, COLD_POINT_STEPS = 4, 1500, 6400
 RATE, NETWORK_RATE, POINT_RATE = 0.03, 0.01, 0.01
 # Auxiliary variables of rows: their rate, and how many steps they need at least to get away from their start.
 SITE_RATE, SITE_STEPS = 0.05, 60
+# Counts: the rate of what stands for them, in their own deviations.
+COUNT_RATE = 0.2
 
 
 @gp_estimator
@@ -91,12 +98,15 @@ class NeighborGP(NeighborParts):
             max_epochs=epochs if self.max_epochs is None else self.max_epochs,
             batch_size=self.batch_size,
             lr=rate if self.lr is None else self.lr,
-            rates={"network": NETWORK_RATE, "sites": SITE_RATE} if self.lr is None else {},
+            rates={"network": NETWORK_RATE, "sites": self._site_rate()} if self.lr is None else {},
             decay={"network": self.weight_decay},
             schedule=self.schedule,
             patience=self.patience,
             seed=seed,
         )
+
+    def _site_rate(self) -> float:
+        return COUNT_RATE if self._likelihood_name() in COUNTS else SITE_RATE
 
     def _epochs(self, n_rows: int, deep: bool = False, least: int = LEAST_STEPS) -> int:
         per_step, most = (DEEP_PER_STEP, DEEP_STEPS) if deep else (ROWS_PER_STEP, MOST_STEPS)
@@ -105,6 +115,16 @@ class NeighborGP(NeighborParts):
         return math.ceil(steps / n_batches(n_rows, self.batch_size))
 
     # More rows
+
+    def _grow(self, table: Table) -> Self:
+        """Add rows to predict from, to an earlier fit or to a model that was loaded from a file."""
+        self._check_table(table)
+        start: Fitted | None = getattr(self, "_fitted", None)
+        if start is None:
+            add_rows_to_loaded(self, table, self.predictor_)
+        else:
+            self._fitted = add_rows(self, table, start)
+        return self
 
     def _complete(self, predictor: TablePredictor, likelihood: Likelihood, held_out: Rows) -> None:
         outer, inner = predictor.inner, _behind_network(predictor.inner)
@@ -119,7 +139,7 @@ class NeighborGP(NeighborParts):
 
 
 @gp_estimator
-class NeighborGPRegressor(NeighborVariants, NeighborGP, GPRegressor):
+class NeighborGPRegressor(NeighborVariants, NeighborGP, LikelihoodChoice):
     """Gaussian process regression from nearest neighbours, for 10² to 10⁷ rows.
 
     Each row is conditioned on the k training rows that are nearest to it, with distances in lengthscales, and only
@@ -177,11 +197,19 @@ class NeighborGPRegressor(NeighborVariants, NeighborGP, GPRegressor):
         As for :class:`SparseGPRegressor`.
     validation_fraction : float, default=0.0
         Share of the rows that is held out to watch the NLL. Once training is over, they are neighbours like any other.
-    likelihood : {"gaussian", "student-t"}, default="gaussian"
-        How observations scatter around the latent function. With "student-t" the noise of every row has a scale of its
-        own, which is learned ("loo" only), so that outliers do not mislead the rows around them.
+    likelihood : {"gaussian", "student-t", "binomial", "negative-binomial"}, default="gaussian"
+        How observations scatter around the latent function; all but the first are for "loo" only. With "student-t" the
+        noise of every row has a scale of its own, which is learned, so that outliers do not mislead the rows around
+        them. Counts are as for :class:`SparseGPRegressor`, and every row has an auxiliary variable of its own.
+    n_trials : int or array of shape (N,), optional
+        Of binomial counts. If it is an array, new rows have numbers of their own:
+        ``predict_distribution(X, n_trials=...)``.
     freedom : float, optional
         Degrees of freedom of "student-t", above two; by default they are learned.
+    outputs, n_latents
+        As for :class:`SparseGPRegressor`, for "loo" only. A row is then conditioned on all P outputs of its neighbours
+        together, which takes P² to P³ times as long: 16 or 32 neighbours are often enough. So it is wherever entries of
+        y are missing. The shortest lengthscales of all latent functions decide who is near.
     ard, mean, priors, fixed, alpha, standardize, time_budget, patience, n_restarts, device, dtype, \
 n_threads, predict_dtype, random_state, verbose, checkpoint_dir, callbacks
         As for :class:`SparseGPRegressor`.
@@ -192,7 +220,7 @@ n_threads, predict_dtype, random_state, verbose, checkpoint_dir, callbacks
         k, as given or chosen.
     search_ : dict
         The ``kind`` of search, and its ``recall``: the share of the true neighbours that it finds.
-    predictor_, kernel_, noise_, history_, jitter_, n_features_in_, feature_names_in_
+    predictor_, kernel_, noise_, mixing_, history_, jitter_, n_features_in_, feature_names_in_
         As for :class:`SparseGPRegressor`. With "alc", ``history_`` is one record, of plain neighbours.
 
     Notes
@@ -210,45 +238,44 @@ n_threads, predict_dtype, random_state, verbose, checkpoint_dir, callbacks
     >>> mean, std = gp.predict(X[:3], return_std=True)
     """
 
-    freedom: float | None = None
-
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **NeighborVariants._parameter_constraints,
-        **GPRegressor._parameter_constraints,
-        "freedom": [Interval(Real, 2, FREEDOM[1], closed="neither"), None],
+        **LikelihoodChoice._parameter_constraints,
     }
-    _shaping: ClassVar[tuple[str, ...]] = (*NeighborGP._shaping, "likelihood")
+    _shaping: ClassVar[tuple[str, ...]] = (*NeighborGP._shaping, "likelihood", "outputs", "n_latents")
 
-    def _make_likelihood(self, rows: Rows) -> Likelihood:
-        if self.likelihood == "student-t":
-            return StudentT.with_freedom(self.freedom, rows.y.shape[1])
-        return super()._make_likelihood(rows)
+    def _takes_gaps(self, reset: bool) -> bool:
+        if reset or hasattr(self, "_fitted"):
+            return super()._takes_gaps(reset)
+        return isinstance(self._inner, MixedPredictor)
 
     def partial_fit(self, X, y, sample_weight=None) -> Self:
         """Add rows to predict from; kernel, mean and noise stay as they are.
 
         The first call is a fit. With ``objective="swsgp"``, which predicts from inducing points, training goes on, on
-        all rows seen so far. A model that was loaded from a file is fitted anew. Parameters that shape the model must
-        not have changed.
+        all rows seen so far, and a model that was loaded from a file, which does not have them, is fitted anew; all
+        others bring their rows along. Parameters that shape the model must not have changed.
         """
-        start = self._goes_on()
-        if start is None or self.objective == "swsgp":
+        if self.objective == "swsgp" or not self.__sklearn_is_fitted__():
             return super().partial_fit(X, y, sample_weight)
+        self._check_shape()
         name, known = self._known()
-        self._fitted = add_rows(self, read_table(self, X, y, sample_weight, known, reset=False, name=name), start)
-        return self
+        return self._grow(read_table(self, X, y, sample_weight, known, reset=False, name=name))
 
 
 @torch.no_grad()
 def _seen(likelihood: Likelihood, rows: Rows, x: torch.Tensor, inner: Local) -> tuple[torch.Tensor, torch.Tensor]:
     """Targets and precisions that new rows have as neighbours; where these depend on f, it is what is predicted."""
     at_rows = likelihood.at(None, rows.noise)
+    if isinstance(inner, MixedPredictor):
+        # Outputs as they are, missing ones among them.
+        return rows.y, at_rows.variance.double().reciprocal().expand_as(rows.y)
     if isinstance(likelihood, Gaussian):
         mean = variance = torch.zeros_like(rows.y)
     else:
         marginal = inner.marginal(x.to(inner.dtype))
         mean, variance = marginal.mean.to(rows.y), marginal.variance.to(rows.y)
-    targets, precision = at_rows.pseudo_observations(rows.y, mean, variance)
+    targets, precision = new_observations(likelihood, at_rows, rows.y, mean, variance)
     return targets.double(), precision.double()
 
 

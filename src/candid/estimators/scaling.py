@@ -24,8 +24,14 @@ class Standardizer:
     def fit(cls, values: np.ndarray, weight: np.ndarray) -> Standardizer:
         """Weighted mean and standard deviation; a constant column is centred and keeps its unit.
 
-        Columns are divided by their largest entry first, so that no square overflows.
+        Columns are divided by their largest entry first, so that no square overflows. Entries that are NaN do not
+        count; every column has others.
         """
+        missing = np.isnan(values)
+        if missing.any():
+            columns = zip(values.T, ~missing.T, strict=True)
+            parts = [cls.fit(column[there, None], weight[there]) for column, there in columns]
+            return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("shift", "scale")))
         largest = np.abs(values).max(axis=0)
         largest = np.where(largest > 0, largest, 1.0)
         shares = weight / weight.sum()

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any, ClassVar
 
-import numpy as np
-import torch
 from sklearn.utils._param_validation import Interval
 
-from candid.engines import Rows
-from candid.estimators.base import GPRegressor, gp_estimator
-from candid.estimators.inputs import Table
+from candid.estimators.core import gp_estimator
+from candid.estimators.likelihood_choice import LikelihoodChoice
 from candid.estimators.sparse_gp import SparseGP
-from candid.likelihoods import Binomial, Likelihood, NegativeBinomial, StudentT
-from candid.likelihoods.student_t import FREEDOM
-from candid.predictive import Predictive
 
 __all__ = ["SparseGPRegressor"]
 
-# Likelihoods of counts, which are not standardised.
-COUNTS = ("binomial", "negative-binomial")
-
 
 @gp_estimator
-class SparseGPRegressor(SparseGP, GPRegressor):
+class SparseGPRegressor(SparseGP, LikelihoodChoice):
     """Gaussian process regression with inducing points, for 10² to 10⁷ rows.
 
     Parameters
@@ -114,6 +105,15 @@ class SparseGPRegressor(SparseGP, GPRegressor):
         ``predict_distribution(X, n_trials=...)``.
     freedom : float, optional
         Degrees of freedom of Student's t noise, more than 2; by default they are learned.
+    outputs : {"independent", "coregionalised"}, default="independent"
+        Of several targets with normal noise: whether each has a latent function of its own, or all are mixtures y = Aᵀf
+        of latent functions that they share, with a matrix A that is learned (the linear model of coregionalisation).
+        Then predictions of a row are one normal distribution, with ``covariance`` and a ``log_prob`` of all its targets
+        together, and ``return_cov`` has the shape (N, N, P, P). It is for the objectives "predictive", "elbo" and
+        "robust". In both cases NaN in a y of several columns is an entry that was not observed, and rows without any
+        target are left out.
+    n_latents : int, optional
+        How many latent functions coregionalised outputs share; by default, and at most, one for each.
     priors : dict, optional
         Hyper-parameter name → prior or bound of :mod:`candid.priors`, on the standardised scale.
     fixed : tuple of str, default=()
@@ -154,6 +154,9 @@ class SparseGPRegressor(SparseGP, GPRegressor):
         That of the mean, of unit amplitude, if the mean has one of its own.
     noise_ : float or ndarray
         Standard deviation of the noise, in units of y; counts have none.
+    mixing_ : ndarray of shape (W, P)
+        A of coregionalised outputs, in units of y. Their latent functions have no units, and neither has the amplitude
+        of ``kernel_``.
     history_ : list of dict
         One record for each epoch.
     jitter_ : float
@@ -171,71 +174,13 @@ class SparseGPRegressor(SparseGP, GPRegressor):
     """
 
     gamma: float = 1.03
-    n_trials: int | np.ndarray | None = None
-    freedom: float | None = None
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
-        **GPRegressor._parameter_constraints,
+        **LikelihoodChoice._parameter_constraints,
         **SparseGP._parameter_constraints,
         "gamma": [Interval(Real, 1, None, closed="neither")],
-        "n_trials": [Interval(Integral, 1, None, closed="left"), "array-like", None],
-        "freedom": [Interval(Real, 2, FREEDOM[1], closed="neither"), None],
     }
-    _shaping: ClassVar[tuple[str, ...]] = (*SparseGP._shaping, "likelihood")
+    _shaping: ClassVar[tuple[str, ...]] = (*SparseGP._shaping, "likelihood", "outputs", "n_latents")
 
     def _objective_options(self) -> dict[str, float]:
         return {"gamma": self.gamma} if self.objective == "robust" else {}
-
-    # Likelihoods other than the normal one
-
-    @property
-    def _real_targets(self) -> bool:
-        return self.likelihood not in COUNTS
-
-    def _known(self) -> tuple[str, Any]:
-        if self.alpha is not None and self.likelihood != "gaussian":
-            raise ValueError(f"alpha is a variance of normal noise; likelihood={self.likelihood!r} has none")
-        if (self.likelihood == "binomial") != (self.n_trials is not None):
-            raise ValueError("n_trials, the number of trials in each row, is for likelihood='binomial', which needs it")
-        each = self.likelihood == "binomial" and not isinstance(self.n_trials, Integral)
-        return ("n_trials", self.n_trials) if each else ("alpha", self.alpha)
-
-    def _make_likelihood(self, rows: Rows) -> Likelihood:
-        n_outputs = rows.y.shape[1]
-        if self.likelihood == "student-t":
-            return StudentT.with_freedom(self.freedom, n_outputs)
-        if self.likelihood == "negative-binomial":
-            return NegativeBinomial(n_outputs=n_outputs)
-        if self.likelihood == "binomial":
-            if rows.noise is not None:
-                return Binomial(rows.noise)
-            assert isinstance(self.n_trials, Integral)
-            return Binomial(torch.full((1, n_outputs), float(self.n_trials)))
-        return super()._make_likelihood(rows)
-
-    def _check_table(self, table: Table) -> None:
-        super()._check_table(table)
-        if self._real_targets:
-            return
-        if (table.y < 0).any() or (table.y != np.floor(table.y)).any():
-            raise ValueError(f"likelihood={self.likelihood!r} is for counts 0, 1, 2, …, and y has other numbers")
-        trials = self.n_trials if table.noise is None else table.noise
-        if self.likelihood == "binomial" and ((table.y > trials).any() or np.any(np.asarray(trials) < 1)):
-            raise ValueError("y must not be larger than n_trials, and there must be one trial at least in each row")
-
-    def predict_distribution(self, X, alpha=None, n_trials=None) -> Predictive:
-        """The predictive distribution of each row, in the units of y, of the kind that the likelihood has.
-
-        Parameters
-        ----------
-        X : array-like of shape (N, D)
-        alpha : float or array-like of shape (N,) or (N, P), optional
-            Known variance of normal noise in these rows, instead of what the model has learned or averaged.
-        n_trials : int or array-like of shape (N,) or (N, P), optional
-            Numbers of trials of binomial counts, where each row has its own.
-        """
-        x = self._inputs(X)
-        if self.likelihood in COUNTS and alpha is not None:
-            raise ValueError(f"alpha is a variance of normal noise; likelihood={self.likelihood!r} has none")
-        name, known = ("n_trials", n_trials) if self.likelihood == "binomial" else ("alpha", alpha)
-        return self._distribution(x, name, known)

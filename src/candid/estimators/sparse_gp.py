@@ -8,23 +8,22 @@ from typing import Any, ClassVar, Self
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from candid.engines import Plan, Problem, Rows, match_noise, settle_weights, solve_weights
+from candid.engines import Plan, Problem, Rows
 from candid.estimators.core import gp_estimator
 from candid.estimators.fitting import Fitted, Setting
 from candid.estimators.inputs import Table
-from candid.estimators.pace import cold_pace, share_of_many, warm_pace
+from candid.estimators.pace import cold_pace, warm_pace
 from candid.estimators.sparse_parts import SparseParts
 from candid.estimators.start import Start, seen_by
+from candid.estimators.start_weights import start_weights
 from candid.families import Embedded, Family, Sparse, inducing_part
-from candid.kernels import Kernel, networks_in
-from candid.likelihoods import Gaussian, Likelihood
+from candid.kernels import networks_in
+from candid.likelihoods import Coregionalised, Likelihood
 from candid.methods import COLLAPSED, COLLAPSED_MOST_ROWS, Composition, inducing_points
 from candid.priors import HyperPrior
 
 __all__ = ["SparseGP"]
 
-# q(u) has a closed form for every β > 0, and takes this one for β = 0.
-LEAST_BETA = 1e-3
 # Rounds of L-BFGS for objectives of all rows.
 COLLAPSED_ROUNDS = 6
 
@@ -61,6 +60,7 @@ class SparseGP(SparseParts):
         return self.objective in COLLAPSED
 
     def _check_table(self, table: Table) -> None:
+        super()._check_table(table)
         if self._collapsed:
             self._check_collapsed(len(table))
         if self.decouple in ("features", "mean") and self.features is None:
@@ -96,7 +96,7 @@ class SparseGP(SparseParts):
         pace = cold_pace(n_rows, self.batch_size)
         if self._warm:
             natural, kept = steppers.get("weights") == "natural", self._kept(setting) is not None
-            deviation, independence = _standard_deviation(problem.family.kernel), _independence(problem.family)
+            deviation, independence = _standard_deviation(problem), _independence(problem.family)
             deep, parting = any(networks_in(problem)), self.decouple == "kernel"
             pace = warm_pace(n_rows, self.batch_size, natural, deviation, independence, kept, deep, parting)
         epochs = COLLAPSED_ROUNDS if self._collapsed else pace.epochs
@@ -143,18 +143,11 @@ class SparseGP(SparseParts):
 
     def _solve(self, family: Family, likelihood: Likelihood, prior: HyperPrior | None, rows: Rows) -> None:
         """Noise and q(v) in closed form."""
-        inducing, rows = inducing_part(family), seen_by(family, rows)
+        inducing = inducing_part(family)
         assert inducing is not None
-        beta = max(self.beta, LEAST_BETA)
-        openness = share_of_many(len(rows)) if self.objective == "predictive" else 0.0
-        if not isinstance(likelihood, Gaussian):
-            settle_weights(inducing, likelihood, rows, beta, openness)
-            return
-        bound = self.objective in ("elbo", "robust", "sgpr")
         # A network has been trained together with the noise that belongs to it.
-        if not any(networks_in(family)):
-            match_noise(inducing, likelihood, prior, rows, share=1.0 if bound else 0.5)
-        solve_weights(inducing, likelihood, rows, beta, not bound, openness)
+        settled = any(networks_in(family))
+        start_weights(inducing, likelihood, prior, seen_by(family, rows), self.objective, self.beta, settled)
 
     def _kept(self, setting: Setting) -> Sparse | Embedded | None:
         """The family whose points and q(v) training goes on with.
@@ -170,10 +163,14 @@ class SparseGP(SparseParts):
 
 
 @torch.no_grad()
-def _standard_deviation(kernel: Kernel) -> float:
-    """√amplitude, averaged over outputs."""
-    amplitude, _ = kernel.split()
-    return 1.0 if amplitude is None else float(amplitude.double().log().mean().exp().sqrt())
+def _standard_deviation(problem: Problem) -> float:
+    """√amplitude, averaged over outputs; of latent functions that are mixed, what the loudest gives to any output."""
+    amplitude, _ = problem.family.kernel.split()
+    if amplitude is None:
+        return 1.0
+    if isinstance(problem.likelihood, Coregionalised):
+        return float((amplitude.sqrt().unsqueeze(-1) * problem.likelihood.mixing.value).abs().max())
+    return float(amplitude.double().log().mean().exp().sqrt())
 
 
 def _independence(family: Family) -> float:

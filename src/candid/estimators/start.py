@@ -6,6 +6,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 import torch
@@ -21,18 +22,19 @@ from candid.engines import (
     place_points,
 )
 from candid.estimators.fitting import Setting
+from candid.estimators.mixed_start import fit_mixed
 from candid.families import Centred, Constant, Embedded, Family, Inducing, Linear, Mean, NetworkMean, metric_of
 from candid.kernels import Deep, Kernel, Scale, networks_in
-from candid.likelihoods import Gaussian, Likelihood
+from candid.likelihoods import Coregionalised, Gaussian, Likelihood, PartlyObserved
 from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
 from candid.weights import Full
 
-__all__ = ["JITTER", "Start", "seen_by"]
+__all__ = ["FEW_ROWS", "JITTER", "Start", "common_lengthscale", "seen_by"]
 
 #: Share of the kernel's diagonal at which factorisations start.
 JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
-# Up to this many rows hyper-parameters are fitted to the exact marginal likelihood.
+#: Up to this many rows hyper-parameters are fitted to the exact marginal likelihood.
 FEW_ROWS = 500
 # Amplitude of a kernel that should not matter.
 FAINT = 1e-6
@@ -43,7 +45,7 @@ WARM_SHARE, NETWORK_SHARE = 0.25, 0.5
 
 
 @contextmanager
-def _common_lengthscale(kernel: Kernel) -> Iterator[None]:
+def common_lengthscale(kernel: Kernel) -> Iterator[None]:
     """Lengthscales of all features move together: few labels do not tell features apart."""
     handles = [
         parameter.raw.register_hook(lambda grad: grad.mean(-1, keepdim=True).expand_as(grad))
@@ -117,11 +119,15 @@ class Start:
         if isinstance(self.likelihood, Gaussian):
             self._fit_gaussian(kernel, mean, self.likelihood, self.setting.rows)
             return
+        if isinstance(self.likelihood, Coregionalised):
+            fit_mixed(kernel, mean, self.likelihood, self.setting.rows, partial(self._fit_gaussian, kernel, mean))
+            return
         rows, surrogate = self.setting.rows, self.likelihood.surrogate(self.setting.rows.y)
         stand_ins = Rows(rows.x, surrogate.targets, rows.weight, surrogate.variance)
-        noise = Gaussian(1.0, self.setting.n_latents, surrogate.variance, rows.weight).to(rows.x)
+        share = 0.1 if isinstance(self.likelihood, PartlyObserved) else 1.0
+        noise = Gaussian(share, self.setting.n_latents, surrogate.variance, rows.weight).to(rows.x)
         few_labels = surrogate.unit is not None and len(rows) <= FEW_ROWS
-        with _common_lengthscale(kernel) if few_labels else nullcontext():
+        with common_lengthscale(kernel) if few_labels else nullcontext():
             self._fit_gaussian(kernel, mean, noise, stand_ins)
         if noise.noise is None:
             return

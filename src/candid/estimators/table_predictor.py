@@ -57,9 +57,21 @@ class TablePredictor(nn.Module):
         return self.inner.dtype
 
     @property
+    def scalings(self) -> tuple[Standardizer, Standardizer]:
+        """Of the inputs, and of the latent function."""
+        pairs = (self.x_shift, self.x_scale), (self.y_shift, self.y_scale)
+        inputs, latents = (Standardizer(*(part.double().numpy() for part in pair)) for pair in pairs)
+        return inputs, latents
+
+    @property
     def n_outputs(self) -> int:
         """Of the latent function: one for each target, or for each of several classes."""
         return self.y_scale.numel()
+
+    @property
+    def n_targets(self) -> int:
+        """Numbers in a row of y: as many as outputs, unless these are mixed."""
+        return self.observation.n_targets(self.n_outputs)
 
     @property
     def noise_variance(self) -> Tensor:
@@ -76,6 +88,7 @@ class TablePredictor(nn.Module):
             square * latent.residual,
             square * latent.spread,
             latent.log_weight,
+            None if latent.cross is None else self.y_scale.outer(self.y_scale) * latent.cross,
         )
 
     def joint(self, x: Tensor) -> Joint:
@@ -85,11 +98,15 @@ class TablePredictor(nn.Module):
             self.y_shift + self.y_scale * latent.mean,
             self.y_scale.square()[:, None, None] * latent.covariance,
             latent.log_weight,
+            None if latent.cross is None else torch.einsum("w,wnvm,v->wnvm", self.y_scale, latent.cross, self.y_scale),
         )
 
     def moments(self, x: Tensor, mean_only: bool = False) -> tuple[np.ndarray, np.ndarray]:
-        """Latent mean and variance (row × output) of a table of any length; with ``mean_only``, of the mean alone."""
-        parts = [part.moments() for part in self.stream(x, mean_only)]
+        """Mean and variance (row × output) of what targets scatter around, in a table of any length.
+
+        With ``mean_only``, the mean alone.
+        """
+        parts = [self.observation.of_targets(part).moments() for part in self.stream(x, mean_only)]
         mean, variance = (torch.cat(pieces).double().numpy() for pieces in zip(*parts, strict=True))
         return mean, variance
 
@@ -107,7 +124,9 @@ class TablePredictor(nn.Module):
         )
         log_weight = parts[0].log_weight
         weight = None if log_weight is None else log_weight.double().exp().flatten().numpy()
-        return self.observation.distribution(Latent(mean, variance, weight), known, vector)
+        crosses = [part.cross.double().numpy() for part in parts if part.cross is not None]
+        cross = np.concatenate(crosses) if crosses else None
+        return self.observation.distribution(Latent(mean, variance, weight, cross), known, vector)
 
     def stream(self, x: Tensor, mean_only: bool = False) -> Iterator[Marginal]:
         """Marginals of a table of any length, some rows at a time; without gradients."""

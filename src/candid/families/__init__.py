@@ -7,7 +7,9 @@ from candid.families.basis import Regressors
 from candid.families.centred import Centred
 from candid.families.conditional import Conditional, decoupled_kernel
 from candid.families.conditional_predictor import ConditionalPredictor
+from candid.families.coregionalised_neighbours import CoregionalisedNeighbours
 from candid.families.decoupled import Decoupled
+from candid.families.drawn_predictor import DrawnPredictor
 from candid.families.dropout import Dropout
 from candid.families.dropout_predictor import DropoutPredictor
 from candid.families.embedded import Embedded, inducing_part
@@ -20,6 +22,7 @@ from candid.families.layers_predictor import LayersPredictor
 from candid.families.local_likelihood import profiled_values
 from candid.families.means import Constant, Linear, Mean, NetworkMean, Zero, make_mean, mean_from_spec
 from candid.families.metric import metric_of
+from candid.families.mixed_predictor import MixedPredictor
 from candid.families.mixture_predictor import MixturePredictor
 from candid.families.neighbour_predictor import NeighbourPredictor
 from candid.families.neighbours import Neighbours
@@ -46,8 +49,10 @@ __all__ = [
     "Conditional",
     "ConditionalPredictor",
     "Constant",
+    "CoregionalisedNeighbours",
     "Decoupled",
     "DesignPredictor",
+    "DrawnPredictor",
     "Dropout",
     "DropoutPredictor",
     "Embedded",
@@ -64,6 +69,7 @@ __all__ = [
     "LearnedSites",
     "Linear",
     "Mean",
+    "MixedPredictor",
     "MixturePredictor",
     "MonteCarlo",
     "NeighbourPredictor",

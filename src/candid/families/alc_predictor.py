@@ -19,10 +19,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from candid.families.design import greedy_design
-from candid.families.local_likelihood import best_local_values, improved_local_values
+from candid.families.local_likelihood import Values, best_local_values, improved_local_values
 from candid.families.neighbour_predictor import NeighbourPredictor
 from candid.families.predictor import Joint, Predictor
 from candid.families.searched import SearchedRows
+from candid.kernels import Kernel
 from candid.linalg import condition
 from candid.marginal import Marginal
 
@@ -80,33 +81,36 @@ class DesignPredictor(Predictor):
         return Joint(own.mean, factor.unsqueeze(-1) * together.covariance * factor.unsqueeze(-2))
 
     def _chunk(self, x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, "n p"], Float[Tensor, "n p"]]:
-        model = self.neighbours
-        amplitude, unit = model.kernel.split()
-        amplitude = torch.ones_like(model.noise[0]) if amplitude is None else amplitude
-        near = self.rows.nearest(x, self.n_points)
-        # One GP for each row and output: (row, output, …)
-        near = near.unsqueeze(1).expand(-1, model.targets.shape[1], -1)
-        theta, s = best_local_values(unit, *self._look_up(near[..., :N_FIRST]), amplitude)
-        design = near
-        if near.shape[-1] > self.n_neighbours:
-            places, _, noise = self._look_up(near)
-            relative = theta[..., None, None]
-            chosen = greedy_design(
-                unit,
-                x.detach()[:, None, None] / relative,
-                places / relative,
-                noise / s.unsqueeze(-1),
-                self.n_neighbours,
-                min(N_START, self.n_neighbours),
-            )
-            design = near.gather(-1, chosen)
+        """Mean and variance of some rows, for each of which, and for each output, there is a GP: (row, output, …)."""
+        near = self.rows.nearest(x, self.n_points).unsqueeze(1).expand(-1, self.neighbours.targets.shape[1], -1)
+        amplitude, unit = self._amplitude_and_unit()
+        first = best_local_values(unit, *self._look_up(near[..., :N_FIRST]), amplitude)
+        design = self._design(unit, x, near, first)
         places, residual, noise = self._look_up(design)
-        theta, s = improved_local_values(unit, places, residual, noise, (theta, s))
+        theta, s = improved_local_values(unit, places, residual, noise, first)
         places, target = places / theta[..., None, None], x[:, None, None] / theta[..., None, None]
+        # C = k(X/θ, X/θ) + diag(σ²/s)
         covariance = unit(places) + torch.diag_embed(noise / s.unsqueeze(-1))
         latent, explained, _ = condition(covariance, unit(target, places).squeeze(-2), residual)
         variance = s * (unit.diagonal(target).squeeze(-1) - explained).clamp_min(0.0)
-        return model.mean(x) + latent, variance
+        return self.neighbours.mean(x) + latent, variance
+
+    def _amplitude_and_unit(self) -> tuple[Float[Tensor, " p"], Kernel]:
+        amplitude, unit = self.neighbours.kernel.split()
+        return torch.ones_like(self.neighbours.noise[0]) if amplitude is None else amplitude, unit
+
+    def _design(
+        self, unit: Kernel, x: Float[Tensor, "n d"], near: Int[Tensor, "n p candidates"], first: Values
+    ) -> Int[Tensor, "n p k"]:
+        """The candidates that tell the most, with the first guess of lengthscale and amplitude."""
+        if near.shape[-1] <= self.n_neighbours:
+            return near
+        theta, s = first
+        places, _, noise = self._look_up(near)
+        target, places = (part / theta[..., None, None] for part in (x.detach()[:, None, None], places))
+        n_start = min(N_START, self.n_neighbours)
+        chosen = greedy_design(unit, target, places, noise / s.unsqueeze(-1), self.n_neighbours, n_start)
+        return near.gather(-1, chosen)
 
     def _look_up(
         self, rows: Int[Tensor, "n p k"]

@@ -17,8 +17,9 @@ from torch import Tensor
 
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
+from candid.families.blockwise import blockwise_moments, pays
 from candid.families.sparse import Sparse
-from candid.kernels import unfold
+from candid.kernels import Kernel, Stationary, unfold
 from candid.kernels.joint import joint_grams
 from candid.linalg import whiten
 from candid.marginal import Batch, Evaluation, LowRankPrior, Marginal
@@ -33,13 +34,21 @@ class Inducing(Sparse):
         self, x: Float[Tensor, "*#chains n d"], weight: Float[Tensor, " n"] | None = None
     ) -> tuple[Float[Tensor, "*#chains p m n"], Float[Tensor, "*#chains p n"]]:
         """Unit-amplitude whitened features A = L⁻¹ K_zx (P×M×n) and prior variances k(x, x)."""
+        unit, rows, points = self._embedded(x, weight)
+        return self._features(unit, rows, points), unit.diagonal(rows)
+
+    def _embedded(self, x: Tensor, weight: Tensor | None) -> tuple[Kernel, Tensor, Tensor]:
+        """The unit kernel behind its networks, and what it sees of rows and inducing points."""
         unit, embed = unfold(self.kernel.unit)
         rows, points = embed(for_each_gp(x), self.points, weight=weight)
+        return unit, rows, points
+
+    def _features(self, unit: Kernel, rows: Tensor, points: Tensor) -> Tensor:
         ((gram, cross),) = joint_grams(unit, rows, points)
         whitened, factor = whiten(gram, cross, self.jitter)
         # What one factorisation needed, the next one starts from.
         self.jitter.copy_(factor.jitter)
-        return whitened, unit.diagonal(rows)
+        return whitened
 
     def evaluate(self, batch: Batch) -> Evaluation:
         return Evaluation(self.marginal(batch.x, weight=batch.weight), {"kl": self.weights.penalty()})
@@ -51,9 +60,13 @@ class Inducing(Sparse):
         weight: Float[Tensor, " n"] | None = None,
     ) -> Marginal:
         """Marginals of rows whose mean function may see inputs of its own, ``mean_x``."""
-        whitened, variance = self.features(x, weight)
-        latent, explained, spread = self.weights.moments(whitened)
-        residual = (variance - explained).clamp_min(0.0)
+        unit, rows, points = self._embedded(x, weight)
+        if isinstance(unit, Stationary) and pays(unit, self.weights, rows, points):
+            latent, explained, spread, factor = blockwise_moments(unit, self.weights, rows, points, self.jitter)
+            self.jitter.copy_(factor.jitter)
+        else:
+            latent, explained, spread = self.weights.moments(self._features(unit, rows, points))
+        residual = (unit.diagonal(rows) - explained).clamp_min(0.0)
         return self._marginal(x if mean_x is None else mean_x, latent, residual, spread)
 
     def prior(self, batch: Batch) -> LowRankPrior:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from candid.families.base import Family
+from candid.families.drawn_predictor import DrawnPredictor
 from candid.families.inducing import Inducing
 from candid.families.layers_predictor import LayersPredictor
 from candid.families.means import Mean
@@ -25,13 +26,15 @@ from candid.families.sites import Rule
 from candid.families.wiring import Wiring
 from candid.kernels import Kernel
 from candid.marginal import Batch, Evaluation, Marginal
-from candid.weights import Weights
+from candid.weights import Implicit, Weights
 
 __all__ = ["Layers"]
 
 
 class Layers(Family):
     """GPs upon GPs; one layer is an ordinary GP with inducing points.
+
+    Where q(v) has no density, each site has a draw of the inducing values of all layers.
 
     Parameters
     ----------
@@ -71,6 +74,11 @@ class Layers(Family):
         return self.last.weights
 
     @property
+    def drawn(self) -> bool:
+        """Whether inducing values are drawn, as many times as there are sites."""
+        return isinstance(self.weights, Implicit)
+
+    @property
     def jitter(self) -> Tensor:  # pyright: ignore[reportIncompatibleVariableOverride]
         return torch.cat([layer.jitter.flatten() for layer in self.layers])  # pyright: ignore[reportCallIssue]
 
@@ -81,7 +89,7 @@ class Layers(Family):
     def evaluate(self, batch: Batch) -> Evaluation:
         below = self.hidden(batch.x, batch.weight)
         marginal = self._at(len(self.layers) - 1, batch.x, below, batch.weight)
-        if below is not None:
+        if below is not None or self.drawn:
             marginal = Marginal(marginal.mean, marginal.residual, marginal.spread, self.rule.log_weight())
         # Σ KL of all layers
         penalty = torch.stack([layer.weights.penalty() for layer in self.layers]).sum(0)  # pyright: ignore
@@ -93,7 +101,7 @@ class Layers(Family):
         for layer in range(len(self.layers) - 1):
             marginal = self._at(layer, x, below, weight)
             mean, variance = marginal.mean, marginal.variance
-            if below is None:
+            if below is None and not self.drawn:
                 mean, variance = mean.unsqueeze(-3), variance.unsqueeze(-3)
             below = self.rule.propagate(layer, mean, variance)
         return below
@@ -110,6 +118,8 @@ class Layers(Family):
 
     def refresh(self, step: int) -> None:
         self.rule.refresh(step)
+        for layer in self.layers:
+            layer.weights.refresh(step)  # pyright: ignore
 
     def weight_parameters(self) -> list[nn.Parameter]:
         return [parameter for layer in self.layers for parameter in layer.weight_parameters()]  # pyright: ignore
@@ -126,6 +136,8 @@ class Layers(Family):
         return self._predictor([layer.draft_predictor() for layer in self.layers])  # pyright: ignore
 
     def _predictor(self, layers: list) -> Predictor:
+        if self.drawn:
+            return DrawnPredictor(layers, self.rule.settled().double(), self.wiring)
         if len(layers) == 1:
             return layers[0]
         return LayersPredictor(layers, self.rule.settled().double(), self.wiring)

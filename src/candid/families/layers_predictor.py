@@ -56,10 +56,15 @@ class LayersPredictor(Predictor):
     def joint(self, x: Float[Tensor, "n d"]) -> Joint:
         below = self._hidden(x)
         inputs, mean_inputs = self.wiring.inputs(len(self.layers) - 1, x, below)
-        # Sites are to the last layer what chains are: batches of rows.
-        by_site = inputs.unflatten(-2, below.shape[-3:-1])
-        joint = self._layer(-1).joint(by_site, mean_inputs.unflatten(-2, below.shape[-3:-1]))
-        return Joint(joint.mean, joint.covariance, self.sites.log_weight())
+        by_site, mean_by_site = (seen.unflatten(-2, below.shape[-3:-1]) for seen in (inputs, mean_inputs))
+        if below.dim() == 3:
+            # Sites are to the last layer what chains are: batches of rows.
+            joint = self._layer(-1).joint(by_site, mean_by_site)
+            return Joint(joint.mean, joint.covariance, self.sites.log_weight())
+        pairs = zip(by_site.unbind(-3), mean_by_site.unbind(-3), strict=True)
+        each = [self._layer(-1).joint(*pair) for pair in pairs]
+        mean, covariance = torch.stack([j.mean for j in each], -3), torch.stack([j.covariance for j in each], -4)
+        return Joint(mean, covariance, self.sites.log_weight())
 
     def _hidden(self, x: Tensor) -> Tensor:
         first = self._layer(0).marginal(x)
@@ -112,7 +117,7 @@ def _largest(layers: Sequence[BasisPredictor], sites: FixedSites) -> int:
     for layer, predictor in enumerate(layers):
         most = max(most, n_sites * predictor.coefficients.shape[-2] * predictor.n_points)
         if layer < sites.n_layers:
-            own = sites.points(layer).shape[0]
+            own = sites.points(layer).shape[-3]
             n_sites = n_sites * own if sites.crossed else own
     return -(-most // layers[-1].coefficients.shape[-2])
 

@@ -21,7 +21,7 @@ from torch import Tensor
 from candid.kernels import Kernel, Product, Scale, Stationary, Sum
 from candid.linalg import cholesky
 
-__all__ = ["best_local_values", "improved_local_values", "profiled_values", "scalable"]
+__all__ = ["Values", "best_local_values", "improved_local_values", "profiled_values", "scalable"]
 
 # Lengthscales of a group, relative to those of the kernel; amplitudes, relative to that of the kernel; and shares of
 # noise in it, where the amplitude follows from them. All of them are multiplied from one value to the next.
@@ -31,6 +31,7 @@ NUGGETS = tuple(10.0**power for power in range(-4, 2))
 # Steps of the search around the best point, relative to those of the grid.
 FINE_STEPS, STEPS = (0.5, 0.25), (1.0, 0.5, 0.25, 0.125)
 
+#: θ and the other value of each group and output.
 Values = tuple[Float[Tensor, "t p"], Float[Tensor, "t p"]]
 
 

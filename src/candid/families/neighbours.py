@@ -108,7 +108,7 @@ class Neighbours(Family):
         marginal, jitter = local_marginal(kernel, self.mean, x, near, look_up, self.least_jitter)
         # The largest that any of the rows needed.
         self.jitter.copy_(jitter.amax(0))
-        return Evaluation(marginal, self.sites.penalties(batch))
+        return Evaluation(marginal, self.sites.penalties(batch, marginal))
 
     def groups(self, batch: Batch) -> Batch:
         """Each training row of a batch together with the k − 1 rows that are nearest to it: (row, k, …)."""

@@ -29,12 +29,14 @@ class Joint:
     """Joint normal of the latent function at several rows: mean (row, output), covariance (output, row, row).
 
     A mixture of such has sites as an axis before these; a covariance that is the same for all of them, or for all pairs
-    of rows, may have axes of length one there.
+    of rows, may have axes of length one there. Where outputs depend on each other, ``cross`` has all covariances, and
+    there are no sites.
     """
 
     mean: Float[Tensor, "*axes n p"]
     covariance: Float[Tensor, "*#axes p #n #n"]
     log_weight: Tensor | None = None  # of each site, (site, 1), as of a Marginal
+    cross: Float[Tensor, "p n p n"] | None = None
 
     def mixed(self) -> Joint:
         """Mean and covariance of the mixture; without sites it is itself."""
@@ -94,7 +96,7 @@ class BasisPredictor(Predictor):
     points : Tensor
         All points, (\*chains, output, M, feature).
     coefficients : Tensor
-        c, (\*chains, output, number of points of the mean).
+        c, (\*chains, output, number of points of the mean); there may be several where the rest is shared.
     explained : SignedSquares
         G and the signs, batched as the points.
     """
@@ -107,7 +109,7 @@ class BasisPredictor(Predictor):
         kernel: Kernel,
         mean: Mean,
         points: Float[Tensor, "*chains p m d"],
-        coefficients: Float[Tensor, "*chains p c"],
+        coefficients: Float[Tensor, "*draws p c"],
         explained: SignedSquares,
     ) -> None:
         super().__init__()

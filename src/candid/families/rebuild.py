@@ -6,9 +6,11 @@ from typing import Any
 
 from candid.families.alc_predictor import DesignPredictor
 from candid.families.conditional_predictor import ConditionalPredictor
+from candid.families.drawn_predictor import DrawnPredictor
 from candid.families.dropout_predictor import DropoutPredictor
 from candid.families.embedded_predictor import EmbeddedPredictor
 from candid.families.layers_predictor import LayersPredictor
+from candid.families.mixed_predictor import MixedPredictor
 from candid.families.mixture_predictor import MixturePredictor
 from candid.families.neighbour_predictor import NeighbourPredictor
 from candid.families.predictor import BasisPredictor, Predictor
@@ -20,9 +22,11 @@ MAKERS = {
     "basis": BasisPredictor.from_spec,
     "conditional": ConditionalPredictor.from_spec,
     "design": DesignPredictor.from_spec,
+    "drawn": DrawnPredictor.from_spec,
     "dropout": DropoutPredictor.from_spec,
     "embedded": EmbeddedPredictor.from_spec,
     "layers": LayersPredictor.from_spec,
+    "mixed": MixedPredictor.from_spec,
     "mixture": MixturePredictor.from_spec,
     "neighbours": NeighbourPredictor.from_spec,
     "subset": SubsetPredictor.from_spec,

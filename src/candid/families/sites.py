@@ -50,7 +50,7 @@ class Rule(nn.Module, ABC):
         """ξ of each site and GP of a hidden layer, (S, 1, W); or (S, row, W), where rows have their own."""
 
     @abstractmethod
-    def log_weight(self) -> Float[Tensor, "sites 1"]:
+    def log_weight(self) -> Float[Tensor, "*models sites 1"]:
         """Logarithms of what each site counts in the end; these weights add up to one."""
 
     @abstractmethod
@@ -82,21 +82,23 @@ class FixedSites(Rule):
     log_weight : Tensor
         (site, 1).
     crossed : bool
+
+    Models side by side that have sites of their own are an axis in front of both.
     """
 
     weights: Tensor
 
-    def __init__(self, points: Sequence[Tensor], log_weight: Float[Tensor, "t 1"], crossed: bool) -> None:
+    def __init__(self, points: Sequence[Tensor], log_weight: Float[Tensor, "*models t 1"], crossed: bool) -> None:
         super().__init__()
         self.crossed, self.n_layers = crossed, len(points)
         for layer, values in enumerate(points):
             self.register_buffer(f"points_{layer}", values)
         self.register_buffer("weights", log_weight)
 
-    def points(self, layer: int, n_rows: int = 1) -> Float[Tensor, "s 1 w"]:
+    def points(self, layer: int, n_rows: int = 1) -> Float[Tensor, "*models s 1 w"]:
         return getattr(self, f"points_{layer}").unsqueeze(-2)
 
-    def log_weight(self) -> Float[Tensor, "sites 1"]:
+    def log_weight(self) -> Float[Tensor, "*models sites 1"]:
         return self.weights
 
     def settled(self) -> FixedSites:
@@ -170,7 +172,9 @@ class MonteCarlo(Rule):
     """S random sites, of their own for each row and GP, drawn anew at every step; all of them count the same.
 
     Draws follow from the seed and the step. Without gradients, where training only asks how it stands, they are the
-    same at every step. Predictions use ``n_settled`` sites that all rows share, from a scrambled Sobol sequence.
+    same at every step. Predictions use ``n_settled`` sites that all rows share, from a scrambled Sobol sequence. Where
+    there are several models side by side, which is an axis in front of all tensors, each has draws and sites of its
+    own.
     """
 
     crossed = False
@@ -187,22 +191,26 @@ class MonteCarlo(Rule):
     def refresh(self, step: int) -> None:
         self.step = step
 
-    def points(self, layer: int, n_rows: int = 1) -> Float[Tensor, "s n w"]:
+    def points(self, layer: int, n_rows: int = 1) -> Float[Tensor, "*models s n w"]:
         purpose = (TRAINING, self.step) if torch.is_grad_enabled() else (STANDING, 0)
         (seed,) = np.random.SeedSequence((self.seed, *purpose, layer)).generate_state(1)
         generator = torch.Generator().manual_seed(int(seed))
-        return torch.randn(self.n_sites, n_rows, self.widths[layer], generator=generator).to(self.even)
+        return torch.randn(*self.even.shape[:-1], n_rows, self.widths[layer], generator=generator).to(self.even)
 
-    def log_weight(self) -> Float[Tensor, "sites 1"]:
+    def log_weight(self) -> Float[Tensor, "*models sites 1"]:
         return self.even
 
     def settled(self) -> FixedSites:
+        models = self.even.shape[:-2]
+        n_points = math.prod(models) * self.n_settled
+        even = self.even.new_full((*models, self.n_settled, 1), -math.log(self.n_settled))
+        if not self.widths:
+            return FixedSites((), even, crossed=False)
         # As many as the next power of two, as the sequence wants it.
         sequence = qmc.Sobol(sum(self.widths), rng=np.random.default_rng(self.seed))
-        uniform = sequence.random_base2(math.ceil(math.log2(self.n_settled)))[: self.n_settled]
+        uniform = sequence.random_base2(math.ceil(math.log2(n_points)))[:n_points]
         points = torch.from_numpy(ndtri(uniform.clip(1e-9, 1 - 1e-9))).to(self.even)
-        even = self.even.new_full((self.n_settled, 1), -math.log(self.n_settled))
-        return FixedSites(points.split(self.widths, -1), even, crossed=False)
+        return FixedSites(points.reshape(*models, self.n_settled, -1).split(self.widths, -1), even, crossed=False)
 
 
 def gauss_hermite(n_points: int) -> tuple[Float[Tensor, " s"], Float[Tensor, " s"]]:

@@ -129,6 +129,7 @@ class Sparse(Family):
 
     def _predictor(self, compact: bool) -> Predictor:
         frozen = copy.deepcopy(self).double()
+        frozen.weights = frozen.weights.settled()
         amplitude, _ = frozen.kernel.split()
         basis = frozen._basis()
         points, coefficients = frozen._mean_basis(basis)

@@ -33,14 +33,14 @@ def stationary_gram(profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors):
         return _StationaryGram.apply(profile, *tensors)  # pyright: ignore[reportReturnType]
     a, b = scaled_inputs(profile, x1, x2, lengthscale)
-    return profile.evaluate(_squared_distances(a, b), *shapes)[0]
+    return profile.evaluate(squared_distances(a, b), *shapes)[0]
 
 
 class _StationaryGram(torch.autograd.Function):
     @staticmethod
     def forward(ctx, profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale: Tensor, *shapes: Tensor) -> Tensor:
         a, b = scaled_inputs(profile, x1, x2, lengthscale)
-        k, w, *slopes = profile.evaluate(_squared_distances(a, b), *shapes)
+        k, w, *slopes = profile.evaluate(squared_distances(a, b), *shapes)
         slopes = [slope if needed else None for slope, needed in zip(slopes, ctx.needs_input_grad[4:], strict=True)]
         ctx.save_for_backward(a, b, lengthscale, w, *slopes)
         ctx.profile = profile
@@ -117,7 +117,7 @@ def scaled_inputs(profile: Profile, x1: Tensor, x2: Tensor | None, lengthscale: 
     return (x1 - centre) * rate, None if x2 is None else (x2 - centre) * rate
 
 
-def _squared_distances(a: Tensor, b: Tensor | None) -> Tensor:
+def squared_distances(a: Tensor, b: Tensor | None) -> Tensor:
     """‖a_i − b_j‖² up to rounding, which may leave it below zero; exactly zero on the diagonal if ``b`` is None."""
     other = a if b is None else b
     if a.shape[-1] <= FEW_FEATURES:
@@ -126,7 +126,7 @@ def _squared_distances(a: Tensor, b: Tensor | None) -> Tensor:
     other_norms = a_norms if b is None else b.square().sum(-1, keepdim=True)
     if cancels(a_norms, other_norms):
         # The norms have to be summed in float64, too.
-        return _squared_distances(a.double(), None if b is None else b.double()).to(a.dtype)
+        return squared_distances(a.double(), None if b is None else b.double()).to(a.dtype)
     with full_precision(a.device):
         q = left_factor(a, a_norms) @ right_factor(other, other_norms).mT
     if b is None:

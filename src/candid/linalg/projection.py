@@ -72,7 +72,8 @@ class _Project(torch.autograd.Function):
             if needs_features:
                 features_bar = _add_product(features_bar, mean.unsqueeze(-1), grad_mean.unsqueeze(-2))
             if needs_mean:
-                mean_bar = (features @ grad_mean.unsqueeze(-1)).squeeze(-1)
+                # A h: a batch of thin matrices is multiplied fastest as long rows
+                mean_bar = (grad_mean.unsqueeze(-2) @ features.mT).squeeze(-2)
         return features_bar, mean_bar, root_bar
 
 
@@ -97,7 +98,7 @@ def _from_diagonal(
     """R W = A∘(r² 2sᵀ) and the diagonal r∘(A² 2s) of A Wᵀ, from A² and 2s."""
     return (
         (root.square().unsqueeze(-1) * twice_spread.unsqueeze(-2)).mul_(features) if needs_features else None,
-        root * (squares @ twice_spread.unsqueeze(-1)).squeeze(-1) if needs_root else None,
+        root * (twice_spread.unsqueeze(-2) @ squares.mT).squeeze(-2) if needs_root else None,
     )
 
 

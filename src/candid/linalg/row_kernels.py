@@ -166,10 +166,10 @@ def conclude(u, n, lanes, b, alpha, results):
 @compiled_sums
 @no_type_check
 def add_pairs(a, i, first, slopes, b, alpha, v_mean, v_explained, moments):
-    """Add Σ_{j>i} v_j (a_i − a_j)² to the moments, where v = −w(b_iα_j + α_i b_j) for the mean and −2w b_i b_j for
+    """Add Σ_{j>i} v_j (a_i − a_j)² to the moments of the mean and of the explained variance, feature by feature.
 
-    the explained variance. With b = −1 and α = 0 for the row itself these are the gradients with respect to its
-    covariances, too: wα and 2wb.
+    For the mean v = −w(b_iα_j + α_i b_j), for the explained variance v = −2w b_i b_j. With b = −1 and α = 0 for the row
+    itself these are the gradients with respect to its covariances, too: wα and 2wb.
     """
     two, nothing = a.dtype.type(2), a.dtype.type(0)
     b_i, alpha_i, b, alpha = b[i], alpha[i], b[first:], alpha[first:]
@@ -245,28 +245,22 @@ def condition_rows(
     by ``rates[of_rates[s]]``. ``moments`` are made only for a model that learns.
     """
     dtype, lanes, k = points.dtype, VECTOR // points.itemsize, points.shape[1]
+    # The decay of anything farther away is nothing in this precision.
     largest = dtype.type(87 if lanes == 16 else 708)
     most = (k + 4 + lanes) // lanes * lanes
     entries, slopes = np.empty(most * most, dtype), np.empty(most * most, dtype)
     a, four, corner = np.zeros((moments.shape[2], most), dtype), np.empty(4 * STRIDE, dtype), np.empty((4, 4), dtype)
     vectors, places = np.empty((7, most), dtype), np.empty(most, np.int64)
     q, right, diagonal, b_s, alpha_s = vectors[0], vectors[1], vectors[2], vectors[3], vectors[4]
+    v_mean, v_explained = vectors[5], vectors[6]
     for s in range(start, stop):
         of = of_points[s]
         a[:] = 0
         n = gather(
-            points[of],
-            centres[of],
-            rates[of_rates[s]],
-            absent[of],
-            noise[s],
-            targets[s],
-            jitter,
-            a,
-            right,
-            diagonal,
-            places,
-        )
+            points[of], centres[of], rates[of_rates[s]], absent[of], noise[s], targets[s], jitter,
+            a, right, diagonal, places,
+        )  # fmt: skip
+        # Whole fours of rows, and whole vectors of columns, two of which are right-hand sides
         size = (n + 3) // 4 * 4
         width = (size + 1 + lanes) // lanes * lanes
         u, w = entries[: size * width].reshape(size, width), slopes[: size * width].reshape(size, width)
@@ -280,4 +274,4 @@ def condition_rows(
             b[s, places[i]], alpha[s, places[i]] = b_s[i], alpha_s[i]
             if learns:
                 first = i - i % lanes
-                add_pairs(a, i, first, w[i, first:], b_s, alpha_s, vectors[5], vectors[6], moments[s])
+                add_pairs(a, i, first, w[i, first:], b_s, alpha_s, v_mean, v_explained, moments[s])

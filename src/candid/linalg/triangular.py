@@ -16,12 +16,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 __all__ = [
+    "add_product_below_diagonal",
     "congruence",
     "lower_half_of_product",
     "lower_times",
     "product_below_diagonal",
     "solve_lower",
+    "solve_lower_",
     "solve_lower_transposed",
+    "solve_lower_transposed_",
     "transposed_lower_times",
 ]
 
@@ -41,6 +44,20 @@ def solve_lower_transposed(
 ) -> Float[Tensor, "*batch m n"]:
     """L⁻ᵀ X."""
     return _solve_from_right(lower, x.mT).mT
+
+
+def solve_lower_(lower: Float[Tensor, "m m"], x: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+    """L⁻¹ X in the place of X."""
+    columns = x.mT
+    torch.linalg.solve_triangular(lower.mT, columns, upper=True, left=False, out=columns)
+    return x
+
+
+def solve_lower_transposed_(lower: Float[Tensor, "m m"], x: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
+    """L⁻ᵀ X in the place of X."""
+    columns = x.mT
+    torch.linalg.solve_triangular(lower, columns, upper=False, left=False, out=columns)
+    return x
 
 
 def _solve_from_right(lower: Tensor, x: Tensor) -> Tensor:
@@ -121,6 +138,12 @@ def product_below_diagonal(
     for start, stop in _blocks(x.shape[-2]):
         torch.matmul(x[..., start:stop, :], y[..., :stop, :].mT, out=product[..., start:stop, :stop])
     return product
+
+
+def add_product_below_diagonal(total: Float[Tensor, "m m"], x: Float[Tensor, "m n"], y: Float[Tensor, "m n"]) -> None:
+    """Add X Yᵀ to ``total``, on and below the diagonal; what is above it has no meaning."""
+    for start, stop in _blocks(x.shape[-2]):
+        total[start:stop, :stop].addmm_(x[start:stop], y[:stop].mT)
 
 
 def _blocks(size: int) -> list[tuple[int, int]]:

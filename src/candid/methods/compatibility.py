@@ -10,7 +10,19 @@ from candid.methods.composition import COLLAPSED, DECOUPLED
 __all__ = ["check_compatible", "compatible"]
 
 #: Likelihoods that row objectives know by quadrature, if not in closed form.
-LIKELIHOODS = ("gaussian", "student-t", "bernoulli", "probit", "softmax", "binomial", "negative-binomial")
+LIKELIHOODS = (
+    "gaussian",
+    "coregionalised",
+    "partly-observed",
+    "student-t",
+    "bernoulli",
+    "probit",
+    "softmax",
+    "binomial",
+    "negative-binomial",
+)
+#: Those with normal noise.
+NORMAL = ("gaussian", "coregionalised", "partly-observed")
 #: Those that are powers of logistic functions.
 LOGISTIC = ("bernoulli", "binomial", "negative-binomial")
 #: Which objectives a family can be trained with, and which likelihoods each pair supports.
@@ -18,20 +30,29 @@ COMPATIBLE: Mapping[tuple[str, str], tuple[str, ...]] = MappingProxyType(
     {
         **{(family, average): LIKELIHOODS for family in DECOUPLED.values() for average in ("elbo", "predictive")},
         **{
-            (family, score): ("gaussian",)
+            (family, bound): ("gaussian", "partly-observed")
             for family in DECOUPLED.values()
-            for score in ("vfitc", "fitc_elbo", "robust")
+            for bound in ("vfitc", "fitc_elbo")
         },
+        **{(family, "robust"): NORMAL for family in DECOUPLED.values()},
         **{(family, "polya_gamma"): LOGISTIC for family in DECOUPLED.values()},
         **{("inducing", objective): ("gaussian",) for objective in COLLAPSED},
         ("exact", "marginal_likelihood"): ("gaussian",),
-        ("neighbours", "predictive"): ("gaussian", "student-t", "bernoulli", "one-against-all"),
+        ("neighbours", "predictive"): (
+            *NORMAL,
+            "student-t",
+            "bernoulli",
+            "one-against-all",
+            "binomial",
+            "negative-binomial",
+        ),
         ("neighbours", "marginal_likelihood"): ("gaussian",),
         ("vecchia", "chain_rule"): ("gaussian",),
         ("swsgp", "elbo"): ("gaussian",),
         ("alc", "predictive"): ("gaussian",),
         ("network", "elbo"): ("gaussian",),
-        **{("layers", objective): ("gaussian",) for objective in ("predictive", "elbo", "robust")},
+        **{("layers", average): LIKELIHOODS for average in ("predictive", "elbo")},
+        ("layers", "robust"): NORMAL,
     }
 )
 

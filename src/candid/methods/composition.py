@@ -103,13 +103,14 @@ def layers_of_gps(objective: str, covariance: str = "diagonal", optimizer: str =
     Parameters
     ----------
     objective : {"predictive", "elbo", "robust"}
-    covariance : {"none", "diagonal", "full"}
-        Covariance of q(u), in every layer.
+    covariance : {"none", "diagonal", "full", "implicit"}
+        Covariance of q(u), in every layer; "implicit" is a q(u) of draws of a network, with a critic.
     optimizer : {"auto", "adam"}
         How q(u) moves; "auto" is a damped Adam.
     """
     weights = "delta" if covariance == "none" else covariance
     stepper = "damped" if optimizer == "auto" else optimizer
-    return Composition(
-        "layers", weights, objective, {"weights": stepper, "points": "adam", "network": "adam", "rest": "adam"}
-    )
+    steppers = {"weights": stepper, "points": "adam", "network": "adam", "rest": "adam"}
+    if covariance == "implicit":
+        steppers |= {"generator": "adam", "critic": "critic"}
+    return Composition("layers", weights, objective, steppers)

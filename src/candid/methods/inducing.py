@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
 
-from candid.methods.composition import COLLAPSED, inducing_points
+from candid.methods.composition import inducing_points
+from candid.methods.kind import Kind
 from candid.methods.method import Method
 from candid.methods.papers import BSGP, DC, FITC, OD, PGVI, PPGPR, ROBUST, SGPR, SVGP
 
@@ -53,32 +53,17 @@ COLLAPSED_PROTOCOL = MappingProxyType(
 )
 
 
-def inducing_row(
-    name: str,
-    summary: str,
-    parameters: Mapping[str, Any],
-    candid: Mapping[str, Any],
-    published: Mapping[str, Any],
-    paper: str = PPGPR,
-) -> Method:
-    collapsed = parameters["objective"] in COLLAPSED
-    # Objectives that are known for all likelihoods.
-    classifies = parameters["objective"] in ("elbo", "predictive")
-    return Method(
-        name=name,
-        summary=summary,
-        paper=paper,
-        cost="M²N" if collapsed else "M²B + M³",
-        made_of=inducing_points(**{name: parameters[name] for name in COMPOSING if name in parameters}),
-        estimator="SparseGPRegressor",
-        parameters=parameters,
-        candid=candid,
-        published={**(COLLAPSED_PROTOCOL if collapsed else PPGPR_PROTOCOL), **published},
-        most_rows=COLLAPSED_MOST_ROWS if collapsed else None,
-        tasks=("regression", "classification") if classifies else ("regression",),
-        classifier="SparseGPClassifier" if classifies else None,
-    )
-
+POINTS = Kind(
+    estimator="SparseGPRegressor",
+    classifier="SparseGPClassifier",
+    compose=inducing_points,
+    composing=COMPOSING,
+    protocol=PPGPR_PROTOCOL,
+    cost="M²B + M³",
+    paper=PPGPR,
+)
+WHOLE_TABLE = replace(POINTS, protocol=COLLAPSED_PROTOCOL, cost="M²N", most_rows=COLLAPSED_MOST_ROWS)
+inducing_row = POINTS.row
 
 PGVI_ROW = Method(
     name="pgvi",
@@ -104,7 +89,7 @@ PGVI_ROW = Method(
     },
 )
 INDUCING = (
-    inducing_row(
+    WHOLE_TABLE.row(
         "sgpr",
         "inducing points with q(u) in closed form: the collapsed bound of all rows",
         {"objective": "sgpr"},
@@ -112,7 +97,7 @@ INDUCING = (
         {},
         paper=SGPR,
     ),
-    inducing_row(
+    WHOLE_TABLE.row(
         "fitc",
         "inducing points with noise of their own in each row: the FITC marginal likelihood",
         {"objective": "fitc"},

@@ -18,4 +18,5 @@ DC = "Zhu, Wu, Maus, Gardner, Bindel (2023), Variational Gaussian processes with
 DGP = "Salimbeni, Deisenroth (2017), Doubly stochastic variational inference for deep Gaussian processes"
 DSPP = "Jankowiak, Pleiss, Gardner (2020), Deep sigma point processes"
 MCMC_SVGP = "Hensman, Matthews, Filippone, Ghahramani (2015), MCMC for variationally sparse Gaussian processes"
+IPVI = "Yu, Chen, Dai, Low, Jaillet (2019), Implicit posterior variational inference for deep Gaussian processes"
 SGHMC_GP = "Havasi, Hernández-Lobato, Murillo-Fuentes (2018), Inference in deep Gaussian processes using SGHMC"

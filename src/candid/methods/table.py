@@ -14,11 +14,13 @@ from candid.methods.method import Method
 from candid.methods.neighbours import NEAREST
 from candid.methods.networks import DEEP_KERNELS, NETWORKS
 
-__all__ = ["METHODS", "MethodTable", "find_method", "methods"]
+__all__ = ["ALIASES", "METHODS", "MethodTable", "find_method", "methods"]
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {row.name: row for row in (*DENSE, *INDUCING, *DEEP_KERNELS, *DEEP, *SAMPLED, *NEAREST, *NETWORKS)}
 )
+#: Names that papers give to what is a row under another name.
+ALIASES: Mapping[str, str] = MappingProxyType({"dspp": "dspp-qr3"})
 
 
 class MethodTable(tuple[Method, ...]):
@@ -36,7 +38,8 @@ def methods() -> MethodTable:
 
 
 def find_method(name: str) -> Method:
-    """The row called ``name``; an unknown name is answered with the nearest known ones."""
+    """The row called ``name``, or by an alias; an unknown name is answered with the nearest known ones."""
+    name = ALIASES.get(name, name)
     if name not in METHODS:
         near = difflib.get_close_matches(name, METHODS, n=3, cutoff=0.4)
         hint = f"did you mean {' or '.join(near)}?" if near else f"known are {', '.join(METHODS)}"

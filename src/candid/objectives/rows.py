@@ -74,7 +74,7 @@ def elbo(marginal: Marginal, likelihood: RowLikelihood, y: Float[Tensor, "n p"])
 
 def predictive(marginal: Marginal, likelihood: RowLikelihood, y: Float[Tensor, "n p"]) -> Float[Tensor, "*chains n"]:
     """log E_q p(y|f): the log-density that prediction will use."""
-    terms = likelihood.log_expected_density(y, marginal.mean, marginal.variance).sum(-1)
+    terms = likelihood.log_expected_density(y, marginal.mean, marginal.uncertainty).sum(-1)
     # log Σ_j ω_j E_j p(y|f)
     return terms if marginal.log_weight is None else torch.logsumexp(marginal.log_weight + terms, dim=-2)
 

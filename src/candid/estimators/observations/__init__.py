@@ -5,21 +5,24 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from candid.estimators.observations.base import Latent, Observation
 from candid.estimators.observations.classes import BernoulliObservation, OneAgainstAllObservation, SoftmaxObservation
+from candid.estimators.observations.coregionalised import CoregionalisedObservation
 from candid.estimators.observations.counts import BinomialObservation, NegativeBinomialObservation
 from candid.estimators.observations.gaussian import GaussianObservation
 from candid.estimators.observations.student_t import StudentTObservation
+from candid.estimators.scaling import Standardizer
 from candid.likelihoods import (
     Bernoulli,
     Binomial,
+    Coregionalised,
     Gaussian,
     Likelihood,
     NegativeBinomial,
     OneAgainstAll,
+    PartlyObserved,
     Softmax,
     StudentT,
 )
@@ -27,6 +30,7 @@ from candid.likelihoods import (
 __all__ = [
     "BernoulliObservation",
     "BinomialObservation",
+    "CoregionalisedObservation",
     "GaussianObservation",
     "Latent",
     "NegativeBinomialObservation",
@@ -45,12 +49,14 @@ OF_LIKELIHOOD: dict[type[Likelihood], Any] = {
     Gaussian: GaussianObservation,
     NegativeBinomial: NegativeBinomialObservation,
     OneAgainstAll: OneAgainstAllObservation,
+    PartlyObserved: GaussianObservation,
     Softmax: SoftmaxObservation,
     StudentT: StudentTObservation,
 }
 #: What makes an observation from its tensors, by the name under which a file speaks of it.
 MAKERS: dict[str, Any] = {
     "binomial": BinomialObservation,
+    "coregionalised": CoregionalisedObservation,
     "gaussian": GaussianObservation,
     "negative-binomial": NegativeBinomialObservation,
     "one-against-all": OneAgainstAllObservation,
@@ -62,9 +68,11 @@ MAKERS: dict[str, Any] = {
 
 
 @torch.no_grad()
-def observe(likelihood: Likelihood, scale: np.ndarray) -> Observation:
-    """The observation of a fitted likelihood; ``scale`` is what one unit of each of its outputs is in units of y."""
-    return OF_LIKELIHOOD[type(likelihood)].of(likelihood, torch.as_tensor(scale))
+def observe(likelihood: Likelihood, targets: Standardizer) -> Observation:
+    """The observation of a fitted likelihood of standardised ``targets``, in the units of y."""
+    if isinstance(likelihood, Coregionalised):
+        return CoregionalisedObservation.of(likelihood, targets)
+    return OF_LIKELIHOOD[type(likelihood)].of(likelihood, torch.as_tensor(targets.scale))
 
 
 def observation_from_spec(spec: dict[str, Any]) -> Observation:

@@ -11,9 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from candid.likelihoods import Likelihood
+from candid.marginal import Marginal
 from candid.predictive import Predictive, PredictiveCategorical
 
-__all__ = ["Latent", "Observation", "by_site", "of_sites", "shaped"]
+__all__ = ["Latent", "Observation", "by_site", "of_draws", "of_sites", "shaped"]
 
 # Entries of the largest intermediate array (node × site × row × output).
 CHUNK_ENTRIES = 4_000_000
@@ -28,11 +30,14 @@ class Latent:
     mean, variance : ndarray of shape (row, output) or (site, row, output)
     weight : ndarray of shape (site,) or None
         Of each site, where the prediction is a mixture.
+    cross : ndarray of shape (row, output, output) or None
+        Covariances, where the latent functions of a row depend on each other; there are no sites then.
     """
 
     mean: np.ndarray
     variance: np.ndarray
     weight: np.ndarray | None = None
+    cross: np.ndarray | None = None
 
     @property
     def sites(self) -> Latent:
@@ -70,8 +75,23 @@ class Observation(nn.Module, ABC):
         ``vector`` drops the axis of a single output.
         """
 
-    def draw(self, f: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
-        """Observations of latent values (row, output, …)."""
+    def likelihood(self, scale: Tensor) -> Likelihood:
+        """The likelihood of standardised targets that belongs to it, in float64; ``scale`` is their unit."""
+        raise ValueError(
+            f"a model with {self.kind} observations that was loaded from a file cannot take more rows: the file does "
+            "not tell how targets were standardised; fit it anew"
+        )
+
+    def n_targets(self, n_latents: int) -> int:
+        """How many numbers there are in a row of observations of so many latent functions."""
+        return n_latents
+
+    def of_targets(self, latent: Marginal) -> Marginal:
+        """Moments of what real numbers scatter around: the latent functions themselves, unless they are mixed."""
+        return latent
+
+    def draw(self, f: np.ndarray, rng: np.random.RandomState, site: np.ndarray | None = None) -> np.ndarray:
+        """Observations of latent values (row, output, draw), of which each draw may be one of a ``site``."""
         raise ValueError(f"there are no joint draws of {self.kind} observations; use predict_distribution(X).sample()")
 
     def to_spec(self) -> dict[str, Any]:
@@ -93,6 +113,12 @@ def of_sites(values: Tensor, latent: Latent, vector: bool) -> np.ndarray:
     if values.dim() < 3:
         return shaped(np.broadcast_to(values.double().numpy(), shape[1:]), vector)
     return shaped(np.moveaxis(np.broadcast_to(values.double().numpy(), shape), 0, -1), vector)
+
+
+def of_draws(values: Tensor, site: np.ndarray | None) -> np.ndarray:
+    """Parameters (output,) or (site, 1, output) as (output, draw), where each draw may be one of a ``site``."""
+    numbers = values.double().numpy()
+    return numbers[:, None] if numbers.ndim < 3 else numbers[site, 0].T
 
 
 def shaped(array: np.ndarray, vector: bool) -> np.ndarray:

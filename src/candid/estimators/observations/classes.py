@@ -32,6 +32,9 @@ class BernoulliObservation(Observation):
     def of(cls, likelihood: Bernoulli, scale: Tensor) -> BernoulliObservation:
         return cls(likelihood.link)
 
+    def likelihood(self, scale: Tensor) -> Bernoulli:
+        return Bernoulli(self.kind)  # pyright: ignore[reportArgumentType]
+
     def distribution(
         self, latent: Latent, known: np.ndarray | None = None, vector: bool = False
     ) -> PredictiveBernoulli:
@@ -71,6 +74,9 @@ class OneAgainstAllObservation(Observation):
     @classmethod
     def of(cls, likelihood: OneAgainstAll, scale: Tensor) -> OneAgainstAllObservation:
         return cls()
+
+    def likelihood(self, scale: Tensor) -> OneAgainstAll:
+        return OneAgainstAll(len(scale))
 
     def distribution(
         self, latent: Latent, known: np.ndarray | None = None, vector: bool = False

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit
 from torch import Tensor
 
-from candid.estimators.observations.base import Latent, Observation, by_site, of_sites, shaped
+from candid.estimators.observations.base import Latent, Observation, by_site, of_draws, of_sites, shaped
 from candid.likelihoods import Binomial, NegativeBinomial
 from candid.predictive import PredictiveBinomial, PredictiveNegativeBinomial
 
@@ -33,6 +33,10 @@ class BinomialObservation(Observation):
     def of(cls, likelihood: Binomial, scale: Tensor) -> BinomialObservation:
         return cls(likelihood.trials.double().cpu().flatten() if likelihood.constant else None)
 
+    def likelihood(self, scale: Tensor) -> Binomial:
+        # Where rows have numbers of their own, those of training rows are not known any more.
+        return Binomial(scale.new_empty(0, len(scale)) if self.trials is None else self.trials.unsqueeze(0))
+
     def distribution(self, latent: Latent, known: np.ndarray | None = None, vector: bool = False) -> PredictiveBinomial:
         trials = known if known is not None or self.trials is None else self.trials.double().numpy()
         if trials is None:
@@ -44,7 +48,7 @@ class BinomialObservation(Observation):
         trials = shaped(np.broadcast_to(trials, latent.mean.shape[-2:]), vector)
         return PredictiveBinomial(location, deviation, trials, weight)
 
-    def draw(self, f: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+    def draw(self, f: np.ndarray, rng: np.random.RandomState, site: np.ndarray | None = None) -> np.ndarray:
         if self.trials is None:
             raise ValueError("draws need numbers of trials, which each row has for itself; use predict_distribution")
         trials = self.trials.numpy().astype(np.int64)
@@ -72,12 +76,17 @@ class NegativeBinomialObservation(Observation):
         value = likelihood.concentration.value.double().cpu()
         return cls(value.flatten() if value.dim() <= 2 else value)
 
+    def likelihood(self, scale: Tensor) -> NegativeBinomial:
+        likelihood = NegativeBinomial(n_outputs=len(scale)).double()
+        likelihood.concentration.set(self.concentration)
+        return likelihood
+
     def distribution(
         self, latent: Latent, known: np.ndarray | None = None, vector: bool = False
     ) -> PredictiveNegativeBinomial:
         location, deviation, weight = by_site(latent, vector)
         return PredictiveNegativeBinomial(location, deviation, of_sites(self.concentration, latent, vector), weight)
 
-    def draw(self, f: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
-        concentration = self.concentration.double().numpy().reshape(-1, *[1] * (f.ndim - 2))
+    def draw(self, f: np.ndarray, rng: np.random.RandomState, site: np.ndarray | None = None) -> np.ndarray:
+        concentration = of_draws(self.concentration, site)
         return rng.negative_binomial(np.broadcast_to(concentration, f.shape), expit(-f)).astype(np.float64)

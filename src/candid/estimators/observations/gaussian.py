@@ -6,7 +6,7 @@ import numpy as np
 from torch import Tensor
 
 from candid.estimators.observations.base import Latent, Observation, by_site, of_sites, shaped
-from candid.likelihoods import Gaussian
+from candid.likelihoods import Gaussian, PartlyObserved
 from candid.predictive import PredictiveMixture, PredictiveNormal
 
 __all__ = ["GaussianObservation"]
@@ -29,10 +29,13 @@ class GaussianObservation(Observation):
         self.register_buffer("noise_variance", noise_variance)
 
     @classmethod
-    def of(cls, likelihood: Gaussian, scale: Tensor) -> GaussianObservation:
+    def of(cls, likelihood: Gaussian | PartlyObserved, scale: Tensor) -> GaussianObservation:
         variance = likelihood.at(None).variance.double().cpu()
         # One row of variances, unless there are several chains of it.
         return cls((variance.flatten() if variance.dim() <= 2 else variance) * scale.square())
+
+    def likelihood(self, scale: Tensor) -> Gaussian:
+        return Gaussian(n_outputs=len(scale), known=(self.noise_variance / scale.square()).unsqueeze(0))
 
     def distribution(
         self, latent: Latent, known: np.ndarray | None = None, vector: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
-from candid.estimators.observations.base import Latent, Observation, by_site, of_sites
+from candid.estimators.observations.base import Latent, Observation, by_site, of_draws, of_sites
 from candid.likelihoods import StudentT
 from candid.predictive import PredictiveStudentT
 
@@ -36,6 +36,12 @@ class StudentTObservation(Observation):
         own_scale, freedom = (part.flatten() if part.dim() <= 2 else part for part in both)
         return cls(own_scale * scale, freedom)
 
+    def likelihood(self, scale: Tensor) -> StudentT:
+        likelihood = StudentT(n_outputs=len(scale)).double()
+        likelihood.scale.set(self.scale / scale)
+        likelihood.freedom.set(self.freedom)
+        return likelihood
+
     @property
     def noise_variance(self) -> Tensor:
         # s²ν/(ν − 2)
@@ -48,7 +54,6 @@ class StudentTObservation(Observation):
         scale, freedom = (of_sites(part, latent, vector) for part in (self.scale, self.freedom))
         return PredictiveStudentT(mean, deviation, scale, freedom, weight)
 
-    def draw(self, f: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
-        both = (part.double().numpy().reshape(-1, *[1] * (f.ndim - 2)) for part in (self.scale, self.freedom))
-        scale, freedom = both
+    def draw(self, f: np.ndarray, rng: np.random.RandomState, site: np.ndarray | None = None) -> np.ndarray:
+        scale, freedom = (of_draws(part, site) for part in (self.scale, self.freedom))
         return f + scale * rng.standard_t(np.broadcast_to(freedom, f.shape))
