@@ -183,6 +183,8 @@ def _check_columns(table: Table) -> None:
 
 def _without_gaps(y: Any) -> tuple[Any, np.ndarray | None]:
     """Several targets with zeros where an entry is missing, and where that is; anything else as it is."""
+    if np.iscomplexobj(y):
+        return y, None
     try:
         values = np.array(y, dtype=np.float64)
     except (TypeError, ValueError):
