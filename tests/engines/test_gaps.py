@@ -65,3 +65,17 @@ def test_the_noise_is_the_best_one_for_the_bound():
         assert bool((noise.value <= before).all())
         assert bool((noise.value < before).any())
         rows = random_rows(40, n_outputs=3, weighted=True)
+
+
+def test_rows_far_away_tell_less_than_other_outputs():
+    """Between rows that are close together a function is easy to guess, but not where there are none."""
+    generator = torch.Generator().manual_seed(1)
+    x = 6 * torch.rand(300, 1, generator=generator) - 3
+    function = torch.sin(2 * x[:, 0])
+    whole = torch.stack([function, function], 1) + 0.1 * torch.randn(300, 2, generator=generator)
+    y = whole.clone()
+    y[x[:, 0] > 1, 1] = torch.nan
+    missing = y.isnan()
+    errors = (fill_gaps(x, y) - whole)[missing]
+    # The difference of the noise of both outputs
+    assert errors.square().mean().sqrt() < 0.18

@@ -12,15 +12,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from candid.linalg import nearest
+from candid.linalg import incomplete_moments, nearest
 
 __all__ = ["fill_gaps"]
 
 # The average of so many targets of the nearest among at most so many rows.
 N_NEAREST, MOST_ROWS = 8, 5000
-# Least eigenvalue of the covariance of the outputs, relative to the largest: a covariance of which every entry is from
-# other rows need not be one.
-LEAST_SHARE = 1e-2
 
 
 @torch.no_grad()
@@ -30,7 +27,7 @@ def fill_gaps(x: Float[Tensor, "n d"], y: Float[Tensor, "n p"]) -> Float[Tensor,
     if not bool(missing.any()):
         return y
     filled = torch.where(missing, 0.0, y)
-    same_row, row_errors = _from_other_outputs(filled, missing)
+    same_row, row_errors = _from_other_outputs(y)
     for output in missing.any(0).nonzero().flatten().tolist():
         gaps, there = (part.nonzero().flatten() for part in (missing[:, output], ~missing[:, output]))
         if not len(there):
@@ -44,28 +41,31 @@ def fill_gaps(x: Float[Tensor, "n d"], y: Float[Tensor, "n p"]) -> Float[Tensor,
 
 
 def _from_near_rows(x: Tensor, y: Tensor, gaps: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-    """Guesses of one output at the rows of ``gaps``, and the mean square error of such guesses where it is known."""
+    """Guesses of one output at the rows of ``gaps``, and the mean square error to expect of each.
+
+    It is known for rows of which the output was observed. Away from these, it grows as the square of the distance, as
+    errors of a smooth function do.
+    """
     there = there[:: math.ceil(len(there) / MOST_ROWS)]
     points, known = x[there], y[there]
-    guesses = known[nearest(points, x[gaps], min(N_NEAREST, len(there)))].mean(-1)
+    found = nearest(points, x[gaps], min(N_NEAREST, len(there)))
+    guesses = known[found].mean(-1)
     if len(there) == 1:
-        return guesses, known.square().mean()
+        return guesses, known.square().mean().expand_as(guesses)
     # Of those nearest to a known row, the first is itself.
     others = nearest(points, points, min(N_NEAREST + 1, len(there)))[:, 1:]
-    return guesses, (known - known[others].mean(-1)).square().mean()
+    error = (known - known[others].mean(-1)).square().mean()
+    usual = _square_distances(points, points, others).mean().clamp_min(torch.finfo(x.dtype).tiny)
+    return guesses, error * (_square_distances(x[gaps], points, found) / usual).clamp_min(1.0)
 
 
-def _from_other_outputs(filled: Tensor, missing: Tensor) -> tuple[Tensor, Tensor]:
-    """Guesses of all entries from the other outputs of their rows, and the mean square error of each output's."""
-    there = (~missing).to(filled)
-    # Covariances from the rows in which both outputs were observed
-    covariance = (filled.mT @ filled) / (there.mT @ there).clamp_min(1.0)
-    values, basis = torch.linalg.eigh(covariance)
-    covariance = (basis * values.clamp_min(LEAST_SHARE * float(values.max()))) @ basis.mT
-    # Outputs that were not observed are independent of the others: C⁻¹y of those that were, and CC⁻¹y of all
-    pairs = there.unsqueeze(-1) * there.unsqueeze(-2)
-    inverse = torch.linalg.inv(pairs * covariance + torch.diag_embed(1 - there))
-    solved = (inverse @ filled.unsqueeze(-1)).squeeze(-1)
-    # y − E[y | others] = (C⁻¹y)/diag(C⁻¹)
-    errors = there * solved / inverse.diagonal(dim1=-2, dim2=-1)
-    return solved @ covariance, errors.square().sum(0) / there.sum(0).clamp_min(1.0)
+def _square_distances(x: Tensor, points: Tensor, found: Tensor) -> Tensor:
+    """Of each row to those that were found, on average."""
+    return (x.unsqueeze(-2) - points[found]).square().sum(-1).mean(-1)
+
+
+def _from_other_outputs(y: Tensor) -> tuple[Tensor, Tensor]:
+    """Guesses of missing entries from the other outputs of their rows, and the mean square error of each output's."""
+    moments = incomplete_moments(y[:: math.ceil(len(y) / MOST_ROWS)])
+    observed = (~torch.isnan(y)).sum(0)
+    return moments.expected(y), moments.errors(y).square().sum(0) / observed.clamp_min(1)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
+import torch
+
+from candid.linalg import incomplete_moments
 
 __all__ = ["Standardizer"]
+
+# Of tables with gaps, so many rows tell mean and deviation; below the last number a column counts as constant.
+MOST_INCOMPLETE, CONSTANT = 20_000, 1e-2
 
 
 @dataclass(frozen=True)
@@ -24,14 +31,12 @@ class Standardizer:
     def fit(cls, values: np.ndarray, weight: np.ndarray) -> Standardizer:
         """Weighted mean and standard deviation; a constant column is centred and keeps its unit.
 
-        Columns are divided by their largest entry first, so that no square overflows. Entries that are NaN do not
-        count; every column has others.
+        Columns are divided by their largest entry first, so that no square overflows. Entries that are NaN are
+        expected to be what the others of their row say; every column has others.
         """
         missing = np.isnan(values)
         if missing.any():
-            columns = zip(values.T, ~missing.T, strict=True)
-            parts = [cls.fit(column[there, None], weight[there]) for column, there in columns]
-            return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("shift", "scale")))
+            return cls._fit_incomplete(values, missing, weight)
         largest = np.abs(values).max(axis=0)
         largest = np.where(largest > 0, largest, 1.0)
         shares = weight / weight.sum()
@@ -40,6 +45,19 @@ class Standardizer:
         std = np.sqrt(shares @ (unit - mean) ** 2)
         constant = std <= 10 * np.finfo(np.float64).eps
         return cls(mean * largest, np.where(constant, 1.0, std * largest))
+
+    @classmethod
+    def _fit_incomplete(cls, values: np.ndarray, missing: np.ndarray, weight: np.ndarray) -> Standardizer:
+        columns = zip(values.T, ~missing.T, strict=True)
+        parts = [cls.fit(column[there, None], weight[there]) for column, there in columns]
+        of_observed = cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in ("shift", "scale")))
+        some = slice(None, None, math.ceil(len(values) / MOST_INCOMPLETE))
+        moments = incomplete_moments(*(torch.from_numpy(part[some]) for part in (of_observed(values), weight)))
+        scale = moments.covariance.diagonal().sqrt().numpy()
+        return cls(
+            of_observed.shift + of_observed.scale * moments.mean.numpy(),
+            of_observed.scale * np.where(scale > CONSTANT, scale, 1.0),
+        )
 
     def __call__(self, values: np.ndarray) -> np.ndarray:
         return (values - self.shift) / self.scale

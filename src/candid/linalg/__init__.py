@@ -6,6 +6,7 @@ from candid.linalg.coefficients import kernel_coefficients
 from candid.linalg.conditional import condition
 from candid.linalg.density import normal_log_density
 from candid.linalg.divergence import divergence_from_standard
+from candid.linalg.incomplete import incomplete_moments
 from candid.linalg.joint_conditional import condition_together
 from candid.linalg.low_rank import low_rank_log_density
 from candid.linalg.neighbours import ApproximateIndex, Graph, NeighbourIndex, nearest
@@ -44,6 +45,7 @@ __all__ = [
     "condition_together",
     "divergence_from_standard",
     "first_order",
+    "incomplete_moments",
     "infer",
     "kernel_coefficients",
     "low_rank_log_density",
