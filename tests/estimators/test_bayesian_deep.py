@@ -129,6 +129,25 @@ def test_hidden_layers_pass_on_what_is_below_them(table):
     assert not any("slope" in name for name in gp.samples_)
 
 
+@pytest.mark.parametrize(("widths", "n_seen"), [((1,), 3), ((2, 1), 3), (("D",), 2), ((4,), 4)])
+def test_features_reach_the_last_layer_past_narrow_ones(widths, n_seen, table):
+    X, _ = table
+    gp = BayesianGPRegressor(hidden_widths=widths, **SHORT).fit(X, X[:, 0])
+    assert gp.kernel_.base.lengthscale.value.shape[-1] == n_seen
+    assert gp.samples_["z"].shape[-1] == n_seen
+
+
+@pytest.mark.parametrize("name", ["bsgp", "sghmc-dgp"])
+def test_narrow_layers_lose_no_feature(name):
+    rng = np.random.default_rng(0)
+    # The principal component is what the first two features have in common, and says nothing of the targets.
+    common, *others = rng.normal(size=(3, 80))
+    X = np.stack([common, common + 0.1 * rng.normal(size=80), *others], axis=1)
+    y = np.sin(X[:, 2]) + X[:, 3] + 0.2 * rng.normal(size=80)
+    gp = make_gp(name, hidden_widths=(1,), **{**SHORT, "n_inducing": 20}).fit(X, y)
+    assert gp.score(X, y) > 0.7
+
+
 def test_priors_of_all_layers(table):
     priors = {"hidden.0.kernel.base.lengthscale": LogNormal(5.0, 1e-4), "amplitude": LogNormal(0.3, 1e-4)}
     options = {**SHORT, "init": "kmeans", "max_epochs": 5, "kernel": 0.3 * candid.kernels.RBF(5.0)}

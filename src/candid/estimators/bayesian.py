@@ -34,8 +34,9 @@ class BayesianGPRegressor(BayesianGP, LikelihoodChoice):
         are near.
     hidden_widths : tuple of int or "D", default=()
         How many GPs each hidden layer has; "D" is as many as there are features, as published. Hidden GPs have mean
-        functions that pass on what is below them: as it is, with zeros beyond that, or as principal components. Their
-        values are drawn once for each row and step, and in predictions once for each sample.
+        functions that pass on what is below them: as it is, with zeros beyond that, or as principal components. If some
+        layer is narrower than the table, which would lose what these leave out, the last layer sees the features
+        besides. Hidden values are drawn once for each row and step, and in predictions once for each sample.
     n_inducing : int, default=100
         Number of inducing points; at most one for each distinct row is used.
     init : {"warm", "kmeans", "random"} or array of shape (M, D), default="warm"

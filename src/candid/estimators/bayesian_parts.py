@@ -43,6 +43,7 @@ class Parts:
         From the inputs to the targets; hidden ones have mean functions that stay as they are.
     inputs : list of Tensor
         What each layer sees if the layers below it are no more than their mean functions, (row, feature).
+    wiring : Wiring
     likelihood : Likelihood
     prior : HyperPrior or None
         Of all that is sampled, and of what else the user has named.
@@ -50,6 +51,7 @@ class Parts:
 
     layers: list[LayerParts]
     inputs: list[Tensor]
+    wiring: Wiring
     likelihood: Likelihood
     prior: HyperPrior | None
 
@@ -110,16 +112,17 @@ class BayesianParts(GP):
 
     def _make_parts(self, setting: Setting, seed: int) -> Parts:
         x = setting.rows.x
+        wiring = self._wiring(x.shape[1])
         if not self.hidden_widths:
             kernel, mean, likelihood, prior = self._parts(setting, seed)
             last, inputs = LayerParts(kernel, mean, x.shape[1], setting.n_latents), [x]
-            return Parts([last], inputs, likelihood, self._completed([last], likelihood, prior))
-        layers, inputs = self._make_layers(setting, seed)
+            return Parts([last], inputs, wiring, likelihood, self._completed([last], likelihood, prior))
+        layers, inputs = self._make_layers(setting, wiring, seed)
         likelihood = self._make_likelihood(setting.rows).to(x)
         prior = attach(_named(layers, likelihood), self.priors, self.fixed)
-        return Parts(layers, inputs, likelihood, self._completed(layers, likelihood, prior))
+        return Parts(layers, inputs, wiring, likelihood, self._completed(layers, likelihood, prior))
 
-    def _make_layers(self, setting: Setting, seed: int) -> tuple[list[LayerParts], list[Tensor]]:
+    def _make_layers(self, setting: Setting, wiring: Wiring, seed: int) -> tuple[list[LayerParts], list[Tensor]]:
         x = setting.rows.x
         layers, inputs = [], [x]
         for width in self._widths(x.shape[1]):
@@ -133,6 +136,7 @@ class BayesianParts(GP):
                 parameter.fix()
             layers.append(part)
             inputs.append(below @ slope)
+        inputs[-1], _ = wiring.inputs(len(layers), x, inputs[-1].unsqueeze(-3))
         n_inputs, n_outputs = inputs[-1].shape[1], setting.n_latents
         kernel = self._make_kernel(n_inputs, n_outputs, seed)
         layers.append(LayerParts.make(kernel, n_inputs, self.mean, n_inputs, n_outputs))
@@ -142,6 +146,11 @@ class BayesianParts(GP):
 
     def _widths(self, n_features: int) -> list[int]:
         return [n_features if width == AS_INPUTS else int(width) for width in self.hidden_widths]
+
+    def _wiring(self, n_features: int) -> Wiring:
+        """A chain; if some layer is too narrow to pass all features on, the last one sees these besides."""
+        widths = self._widths(n_features)
+        return Wiring(len(widths) + 1, skip=any(width < n_features for width in widths))
 
     def _completed(
         self, layers: Sequence[LayerParts], likelihood: Likelihood, prior: HyperPrior | None
@@ -161,7 +170,7 @@ class BayesianParts(GP):
             widths = [part.n_gps for part in parts.layers[:-1]]
             # Hidden values are drawn once for each row and step.
             rule = MonteCarlo(1, widths, n_settled=1, seed=seed)
-            family = Layers(layers, rule, Wiring(len(layers))).to(parts.inputs[0])
+            family = Layers(layers, rule, parts.wiring).to(parts.inputs[0])
         places = []
         if "z" in self.sample:
             boxes = map(Box.around, parts.inputs)

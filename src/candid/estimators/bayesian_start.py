@@ -16,7 +16,7 @@ from candid.estimators.deep_start import DeepStart
 from candid.estimators.fitting import Setting
 from candid.estimators.start import Start
 from candid.estimators.start_weights import start_weights
-from candid.families import Inducing, Layers, Wiring
+from candid.families import Inducing, Layers
 from candid.kernels import Kernel
 
 __all__ = ["ChainStart", "draw_values"]
@@ -100,7 +100,7 @@ class ChainStart:
             prior=parts.prior,
             seed=self.seed,
             weight_decay=0.0,
-            wiring=Wiring(len(parts.layers)),
+            wiring=parts.wiring,
             covariance=self._covariance,
             n_inducing=self.n_inducing,
             beta=1.0,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from scipy.special import log_ndtr, ndtr, ndtri, ndtri_exp
 
+from candid.predictive._mean_difference import half_mean_difference
 from candid.predictive._normal_functions import density, mean_distance, standardised
 
 __all__ = ["log_mean_exp", "mixture_crps", "mixture_quantile", "mixture_score", "pick_sites", "total"]
@@ -47,13 +46,8 @@ def mixture_score(z: np.ndarray, weights: np.ndarray) -> np.ndarray:
 
 
 def mixture_crps(y: np.ndarray, means: np.ndarray, stds: np.ndarray, weights: np.ndarray) -> np.ndarray:
-    # Σᵢ ωᵢ E|y − Xᵢ| − ½ Σᵢⱼ ωᵢωⱼ E|Xᵢ − Xⱼ|; the pairs i = j give Σ ωᵢ² σᵢ/√π
-    score = total(weights, mean_distance(y[..., None] - means, stds)) - total(weights**2, stds) / math.sqrt(math.pi)
-    for i in range(means.shape[-1] - 1):
-        first, others = slice(i, i + 1), slice(i + 1, None)
-        distances = mean_distance(means[..., first] - means[..., others], np.hypot(stds[..., first], stds[..., others]))
-        score -= weights[..., i] * total(weights[..., others], distances)
-    return score
+    # Σᵢ ωᵢ E|y − Xᵢ| − ½ E|X − X′|
+    return total(weights, mean_distance(y[..., None] - means, stds)) - half_mean_difference(means, stds, weights)
 
 
 def mixture_quantile(level: float, means: np.ndarray, stds: np.ndarray, weights: np.ndarray) -> np.ndarray:
