@@ -183,10 +183,11 @@ def _check_columns(table: Table) -> None:
 
 def _without_gaps(y: Any) -> tuple[Any, np.ndarray | None]:
     """Several targets with zeros where an entry is missing, and where that is; anything else as it is."""
-    if np.iscomplexobj(y):
-        return y, None
     try:
-        values = np.array(y, dtype=np.float64)
+        values = np.array(y)
+        if values.dtype.kind == "c":
+            return y, None
+        values = values.astype(np.float64, copy=False)
     except (TypeError, ValueError):
         return y, None
     missing = np.isnan(values)
