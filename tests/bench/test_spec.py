@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from candid.bench import Budget, Choice, Grid, Row, Spec, Sweep
+from candid.bench import SPECS, Budget, Choice, Grid, Row, Spec, Sweep
 from candid.bench.plan import Plan, known_methods
 
 SWEEP = Sweep("omega_weight", "β₂", (0.0, 0.1), {"dcsvgp": "svgp"})
@@ -73,3 +73,16 @@ def test_fits_have_the_parameters_of_table_and_row():
 def test_the_recipe_in_words():
     assert make_spec().recipe == "our recipe with kernel = rbf"
     assert make_spec(parameters={}).recipe == "our recipe"
+
+
+@pytest.mark.parametrize("spec", SPECS.values(), ids=lambda spec: spec.name)
+def test_every_fit_of_a_benchmark_can_be_made(spec):
+    """Its methods exist, and take the parameters of table, budget and row."""
+    for budget in spec.budgets.values():
+        known, unknown = known_methods(spec, budget)
+        assert unknown == []
+        plan = Plan(spec, budget, dict.fromkeys(budget.data, 7))
+        for name in known:
+            fit = plan.final(budget.data[0], name, 0, {})
+            fit.estimator()._validate_params()  # pyright: ignore[reportAttributeAccessIssue]
+            assert fit.key()
