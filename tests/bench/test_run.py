@@ -175,6 +175,8 @@ def test_how_two_classes_are_ordered():
     fit = Fit("signs", "svgp", 0, 10, (4, 2, 0), {"max_epochs": 1}, task="classification")
     kept = []
     record = execute(fit, parts, kept.append)
+    assert record["error"] is None
+    assert record["mistaken"] == pytest.approx((kept[0].mode != parts.y_test).mean())
     likely = kept[0].probabilities[:, 1]
     pairs = [(p > n) + (p == n) / 2 for p in likely[parts.y_test == 1] for n in likely[parts.y_test == 0]]
     assert record["misranked"] == pytest.approx(1 - np.mean(pairs))

@@ -186,7 +186,7 @@ def _measured(gp: Any, parts: Parts, keep: Callable[[Any], None]) -> dict[str, A
 
 def _scores(y: np.ndarray, prediction: Any) -> dict[str, float]:
     if isinstance(prediction, PredictiveCategorical):
-        scores = {"nll": float(-prediction.log_prob(y).mean()), "error": float((prediction.mode != y).mean())}
+        scores = {"nll": float(-prediction.log_prob(y).mean()), "mistaken": float((prediction.mode != y).mean())}
         return {**scores, "misranked": 1 - _area(y, prediction)} if len(prediction.classes) == 2 else scores
     return summary(y, prediction)
 

@@ -13,7 +13,7 @@ Entry = TypeVar("Entry")
 
 #: Metrics of test rows, by task: of regression in the units of the benchmark; the smaller the better.
 METRICS = {"nll": "NLL", "rmse": "RMSE", "crps": "CRPS"}
-CLASS_METRICS = {"nll": "NLL", "error": "share of errors"}
+CLASS_METRICS = {"nll": "NLL", "mistaken": "share of errors"}
 TWO_CLASS_METRICS = {**CLASS_METRICS, "misranked": "1 − AUC"}
 #: Fitted lengthscales in standardised units; nothing to be judged.
 LENGTHSCALES = {"mean_lengthscale": "lengthscale of the mean", "lengthscale": "lengthscale of the covariance"}
