@@ -12,12 +12,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from candid.engines.nearby import MOST_ROWS, N_NEAREST, others_nearby
 from candid.linalg import incomplete_moments, nearest
 
 __all__ = ["fill_gaps"]
-
-# The average of so many targets of the nearest among at most so many rows.
-N_NEAREST, MOST_ROWS = 8, 5000
 
 
 @torch.no_grad()
@@ -52,8 +50,7 @@ def _from_near_rows(x: Tensor, y: Tensor, gaps: Tensor, there: Tensor) -> tuple[
     guesses = known[found].mean(-1)
     if len(there) == 1:
         return guesses, known.square().mean().expand_as(guesses)
-    # Of those nearest to a known row, the first is itself.
-    others = nearest(points, points, min(N_NEAREST + 1, len(there)))[:, 1:]
+    others = others_nearby(points)
     error = (known - known[others].mean(-1)).square().mean()
     usual = _square_distances(points, points, others).mean().clamp_min(torch.finfo(x.dtype).tiny)
     return guesses, error * (_square_distances(x[gaps], points, found) / usual).clamp_min(1.0)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from candid.linalg import nearest
 
-__all__ = ["changes_nearby"]
+__all__ = ["MOST_ROWS", "N_NEAREST", "changes_nearby", "others_nearby"]
 
-# From the average of so many rows, the nearest ones among at most so many.
+#: Averages are of so many rows, the nearest ones among at most so many.
 N_NEAREST, MOST_ROWS = 8, 5000
 
 
@@ -23,5 +23,10 @@ def changes_nearby(x: Float[Tensor, "n d"], y: Float[Tensor, "n p"]) -> Float[Te
     x, y = x[some], y[some]
     if len(x) == 1:
         return y[:0]
-    # The first of those nearest to a row is itself.
-    return y - y[nearest(x, x, min(N_NEAREST + 1, len(x)))[:, 1:]].mean(-2)
+    return y - y[others_nearby(x)].mean(-2)
+
+
+def others_nearby(x: Float[Tensor, "n d"]) -> Int[Tensor, "n k"]:
+    """Which rows are nearest to each of two or more."""
+    # The first of them is the row itself.
+    return nearest(x, x, min(N_NEAREST + 1, len(x)))[:, 1:]
