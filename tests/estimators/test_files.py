@@ -293,7 +293,7 @@ class TestHostileHeaders:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (lambda header: header.update(format="candid-recipe"), "'candid-recipe' version 5"),
+            (lambda header: header.update(format="candid-recipe"), "'candid-recipe' version 6"),
             (lambda header: header.update(version=3), "version 3; this candid reads"),
             (lambda header: header.update(version=99, unheard_of={}), "version 99; this candid reads"),
             (lambda header: header.update(version="1"), "faulty header"),

@@ -161,7 +161,12 @@ def test_partial_fit_with_trials(successes):
         ({"likelihood": "negative-binomial"}, [0.0, 1.5, 2.0], "is for counts 0, 1, 2"),
         ({"likelihood": "negative-binomial"}, [0.0, -1.0, 2.0], "is for counts 0, 1, 2"),
         ({"likelihood": "student-t", "objective": "sgpr"}, [0.0, -1.0, 2.0], "no objective 'sgpr'"),
-        ({"likelihood": "poisson"}, [0.0, 1.0, 2.0], "'poisson' likelihood; use likelihood='gaussian'"),
+        (
+            {"likelihood": "poisson"},
+            [0.0, 1.0, 2.0],
+            "'poisson' likelihood; use likelihood='gaussian' or 'student-t'",
+        ),
+        ({"likelihood": "bernoulli"}, [0.0, 1.0, 0.0], "no 'bernoulli' likelihood; .* a classifier"),
     ],
     ids=str,
 )

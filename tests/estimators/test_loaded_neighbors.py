@@ -58,6 +58,19 @@ def test_several_targets_known_noise_and_features(rows, tmp_path):
     np.testing.assert_allclose(loaded.predict(X[100:]), here.predict(X[100:]), rtol=1e-6)
 
 
+@pytest.mark.parametrize("n_latents", [1, 2])
+def test_outputs_that_share_latent_functions(n_latents, rows, tmp_path):
+    X, Y = rows[0], np.column_stack([rows[1], 1000 - 30 * rows[1]])
+    Y[::3, 0] = np.nan
+    gp = NeighborGPRegressor(outputs="coregionalised", n_latents=n_latents, **SHORT).fit(X[:60], Y[:60])
+    before = gp.predict(X[100:])
+    here, loaded = grown_both_ways(gp, tmp_path / "model.candid", X[60:100], Y[60:100])
+    np.testing.assert_allclose(loaded.predict(X[100:]), here.predict(X[100:]), rtol=1e-6)
+    assert np.abs(loaded.predict(X[100:]) - before).max() > 1e-3
+    with pytest.raises(ValueError, match=r"fitted on 2 target\(s\), these rows have 3"):
+        loaded.partial_fit(X[:5], np.column_stack([Y, Y[:, 0]])[:5])
+
+
 def test_other_tables_and_other_shapes_are_refused(rows, tmp_path):
     X, y = rows
     NeighborGPRegressor(**SHORT).fit(X[:40], y[:40]).save(tmp_path / "model.candid")

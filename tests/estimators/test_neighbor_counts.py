@@ -86,5 +86,5 @@ def test_what_does_not_go_together_is_said(successes):
         quick(likelihood="binomial").fit(X, y)
     with pytest.raises(ValueError, match="for counts 0, 1, 2"):
         quick(likelihood="negative-binomial").fit(X, y - 0.5)
-    with pytest.raises(ValueError, match="no objective 'marginal_likelihood' for a 'negative-binomial' likelihood"):
+    with pytest.raises(ValueError, match="does not go with likelihood='negative-binomial'; use objective='loo'"):
         quick(likelihood="negative-binomial", objective="mll").fit(X, y)

@@ -427,6 +427,22 @@ class TestNetworks:
         assert inner.rows.x.shape == (120, 2)
         assert gp.n_neighbors_ == 12
 
+    @pytest.mark.parametrize("objective", ["loo", "vecchia"])
+    def test_neighbours_follow_the_features_of_a_short_table(self, objective, table):
+        gp = quick(objective=objective, features=(4, 2), max_epochs=0)
+        every = [gp.fit(table[0][:n], table[1][:n])._fitted.problem.family.refresh_every for n in (30, 120)]
+        assert every == [1, 3]
+        assert gp.set_params(refresh=2).fit(*table)._fitted.problem.family.refresh_every == 2
+        assert quick(objective=objective).fit(*table)._fitted.problem.family.refresh_every == 50
+
+    def test_rows_far_from_each_other_do_not_share_features(self):
+        rng = np.random.default_rng(0)
+        X = rng.uniform(-2, 2, (200, 2))
+        f = np.sin(2 * X[:, 0]) + 0.5 * X[:, 1]
+        gp = NeighborGPRegressor(features=(8, 2), n_neighbors=16, random_state=0)
+        gp.fit(X, f + 0.1 * rng.normal(size=200))
+        assert np.sqrt(np.mean((gp.predict(X) - f) ** 2)) < 0.2
+
     def test_the_network_moves_and_decays(self, table):
         def weights(weight_decay):
             gp = quick(features=(8, 2), init="cold", weight_decay=weight_decay, max_epochs=20, lr=0.05).fit(*table)

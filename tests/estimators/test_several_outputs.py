@@ -257,6 +257,15 @@ def test_gaps_that_no_model_can_take(table):
         clone(model).set_params(objective="sgpr").fit(X, gappy)
 
 
+@pytest.mark.parametrize("objective", ["mll", "vecchia", "swsgp", "alc"])
+def test_what_needs_leave_one_out_densities(objective, table, gaps):
+    model = clone(MODELS["neighbours"]).set_params(objective=objective)
+    with pytest.raises(ValueError, match=f"'{objective}' does not go with missing entries of y; use objective='loo'"):
+        model.fit(*gaps)
+    with pytest.raises(ValueError, match=r"does not go with outputs='coregionalised'; use objective='loo'"):
+        model.set_params(outputs="coregionalised").fit(*table)
+
+
 @pytest.mark.parametrize("outputs", ["independent", "coregionalised"])
 @pytest.mark.parametrize(
     "change", [lambda Y: np.column_stack([Y[:, 0], 2 * Y[:, 0]]), lambda Y: np.column_stack([Y[:, 0], np.ones(len(Y))])]

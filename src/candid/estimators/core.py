@@ -118,6 +118,11 @@ class Estimator(BaseEstimator):
     def _plan(self, setting: Setting, problem: Problem, seed: int) -> Plan:
         """How to train that problem."""
 
+    def _check_combination(self) -> None:
+        """Raise where objective and likelihood do not go together."""
+        made_of = self._composition()
+        check_compatible(made_of.family, made_of.objective, self._likelihood_name())
+
     def _check_table(self, table: Table) -> None:
         """Raise where this kind of model cannot take the table."""
 
@@ -151,8 +156,7 @@ class Estimator(BaseEstimator):
         return 0 if self.random_state is None and self.checkpoint_dir is not None else self.random_state
 
     def _train(self, table: Table, start: Fitted | None) -> Self:
-        made_of = self._composition()
-        check_compatible(made_of.family, made_of.objective, self._likelihood_name())
+        self._check_combination()
         if self.patience is not None and not self.validation_fraction:
             raise ValueError("patience watches held-out rows: set validation_fraction as well, for example to 0.1")
         seed = int(check_random_state(self._repeatable_state()).randint(2**31 - 1))

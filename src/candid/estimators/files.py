@@ -27,7 +27,7 @@ from candid.kernels import adopt, adopt_network, kernel_from_spec, may_be_networ
 
 __all__ = ["ModelFileError", "load", "save"]
 
-FORMAT, VERSION = "candid-model", 5
+FORMAT, VERSION = "candid-model", 6
 # Fitted attributes that are kernels; not every model has them.
 KERNELS = ("kernel_", "mean_kernel_")
 # Parameters that belong to the machine and the moment, not to the model.

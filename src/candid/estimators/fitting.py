@@ -172,10 +172,11 @@ def add_rows(estimator: Any, table: Table, fitted: Fitted) -> Fitted:
 
 def add_rows_to_loaded(estimator: Any, table: Table, predictor: TablePredictor) -> None:
     """More rows for a predictor that comes from a file, which knows no training rows but those it predicts from."""
-    if estimator._n_latents(table) != predictor.n_outputs:
-        raise ValueError(f"the model was fitted on {predictor.n_outputs} target(s), these rows have {table.y.shape[1]}")
     inputs, latents = predictor.scalings
-    targets = latents if estimator._latents_are_targets else Standardizer.identity(table.y.shape[1])
+    n_targets = table.y.shape[1]
+    targets = latents if estimator._latents_are_targets else predictor.observation.target_scaling(n_targets)
+    if estimator._n_latents(table) != predictor.n_outputs or len(targets.scale) != n_targets:
+        raise ValueError(f"the model was fitted on {predictor.n_targets} target(s), these rows have {n_targets}")
     rows = _tensors(table, inputs, targets, torch.device("cpu"), torch.float64)
     estimator._complete(predictor, predictor.observation.likelihood(predictor.y_scale), rows)
 

@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval
 from candid.engines import Rows
 from candid.estimators.core import gp_estimator
 from candid.estimators.inputs import Table
-from candid.estimators.several_outputs import SeveralOutputs
+from candid.estimators.several_outputs import NAMES, SeveralOutputs
 from candid.likelihoods import Binomial, Likelihood, NegativeBinomial, StudentT
 from candid.likelihoods.student_t import FREEDOM
 from candid.predictive import Predictive
@@ -21,6 +21,8 @@ __all__ = ["COUNTS", "LikelihoodChoice"]
 
 #: Likelihoods of counts, which are not standardised.
 COUNTS = ("binomial", "negative-binomial")
+#: All that there are for numbers.
+OF_NUMBERS = ("gaussian", "student-t", *COUNTS)
 
 
 @gp_estimator
@@ -60,6 +62,14 @@ class LikelihoodChoice(SeveralOutputs):
             assert isinstance(self.n_trials, Integral)
             return Binomial(torch.full((1, n_outputs), float(self.n_trials)))
         return super()._make_likelihood(rows)
+
+    def _check_combination(self) -> None:
+        if self._likelihood_name() not in (*OF_NUMBERS, *NAMES):
+            names = " or ".join(map(repr, OF_NUMBERS))
+            raise ValueError(
+                f"regression has no {self.likelihood!r} likelihood; use likelihood={names}, or for labels a classifier"
+            )
+        super()._check_combination()
 
     def _check_table(self, table: Table) -> None:
         super()._check_table(table)

@@ -24,6 +24,9 @@ __all__ = ["NeighborParts"]
 
 #: Objectives that go with a network.
 BEHIND_NETWORKS = ("loo", "mll", "vecchia")
+# Behind a network, neighbours are searched anew after a step for every so many rows, if not sooner: ten times while a
+# short table is trained. Rows that are not each other's neighbours may otherwise get the same features.
+ROWS_PER_REFRESH = 40
 KINDS: Mapping[str, type[Neighbours]] = MappingProxyType({"loo": Neighbours, "mll": Neighbours, "alc": ALC})
 
 
@@ -106,10 +109,14 @@ class NeighborParts(GP):
         rows = setting.rows
         # Features change at every refresh, and the graph would have to be built anew.
         search = "exact" if self.search == "auto" and isinstance(kernel, Deep) else self.search
-        options: dict[str, Any] = {"n_neighbours": self._k(setting.start), "refresh_every": self.refresh}
+        refresh = self._refresh_every(kernel, len(rows))
+        options: dict[str, Any] = {"n_neighbours": self._k(setting.start), "refresh_every": refresh}
         options |= {"search": pick_search(search, len(rows)), "with_copies": True}
         kind = CoregionalisedNeighbours if isinstance(sites, CoregionalisedSites) else KINDS[self.objective]
         return kind(kernel, mean, rows.x, sites, rows.weight, **options).to(rows.x)
+
+    def _refresh_every(self, kernel: Kernel, n_rows: int) -> int:
+        return min(self.refresh, max(1, n_rows // ROWS_PER_REFRESH)) if isinstance(kernel, Deep) else self.refresh
 
     def _k(self, start: Problem | None) -> int:
         """The number of neighbours; once it was chosen, it stays."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,12 +20,15 @@ from candid.families import SWSGP, Family, Mean, Neighbours, Vecchia, metric_of,
 from candid.kernels import Kernel
 from candid.likelihoods import Sites
 from candid.linalg import ORDERINGS
+from candid.methods import NEIGHBOURS, compatible
 
 __all__ = ["NeighborVariants"]
 
 # Inducing points, unless the user says otherwise: at most so many. Up to this many are placed by k-means, more of them
 # are rows.
 MOST_POINTS, MOST_CENTRES = 10_000, 1000
+# What there is only with leave-one-out densities, in the words of the parameters.
+ONLY_LOO = MappingProxyType({"coregionalised": "outputs='coregionalised'", "partly-observed": "missing entries of y"})
 # Neighbours whose posterior inducing values start from.
 START_NEIGHBOURS = 64
 
@@ -46,6 +50,13 @@ class NeighborVariants(NeighborParts):
 
     def _given_order(self) -> Any:
         return None if isinstance(self.ordering, str) or self.objective != "vecchia" else self.ordering
+
+    def _check_combination(self) -> None:
+        likelihood, loo = self._likelihood_name(), NEIGHBOURS["loo"]
+        if self.objective == "loo" or likelihood == "gaussian" or not compatible(loo.family, loo.objective, likelihood):
+            return super()._check_combination()
+        what = ONLY_LOO.get(likelihood, f"likelihood={likelihood!r}")
+        raise ValueError(f"objective={self.objective!r} does not go with {what}; use objective='loo'")
 
     def _check_table(self, table: Table) -> None:
         super()._check_table(table)
@@ -72,7 +83,8 @@ class NeighborVariants(NeighborParts):
             return self._with_points(rows, kernel, mean, sites, seed) if family is None else family
         if self.objective == "vecchia":
             parts = kernel, mean, rows.x, sites, rows.weight, self._order(setting, seed)
-            return Vecchia(*parts, n_neighbours=self._k(setting.start), refresh_every=self.refresh).to(rows.x)
+            refresh = self._refresh_every(kernel, len(rows))
+            return Vecchia(*parts, n_neighbours=self._k(setting.start), refresh_every=refresh).to(rows.x)
         return super()._family(setting, kernel, mean, sites, seed)
 
     def _kept(self, setting: Setting, kernel: Kernel, mean: Mean) -> SWSGP | None:

@@ -173,7 +173,8 @@ class NeighborGPRegressor(NeighborVariants, NeighborGP, LikelihoodChoice):
         training, and it pays off on very long tables: "auto" is exact up to 200,000 rows, and with networks and
         Vecchia's objective (which have no use for a graph) always.
     refresh : int, default=50
-        Steps after which the search follows lengthscales, features and inducing points.
+        Steps after which the search follows lengthscales, features and inducing points. On short tables it follows
+        the features of a network sooner, after a step for every 40 rows.
     features : str, tuple of int or torch.nn.Module, optional
         A network between the inputs and the kernel, as for :class:`SparseGPRegressor`; rows are near if their features
         are, and the mean function is one of features. Hold out some rows and set ``patience``, as

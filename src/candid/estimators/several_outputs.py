@@ -87,5 +87,7 @@ class SeveralOutputs(GPRegressor):
         super()._report()
         self.__dict__.pop("mixing_", None)
         observation = self.predictor_.observation
+        # A file tells it by its observation.
+        self._mixed = isinstance(observation, CoregionalisedObservation)
         if isinstance(observation, CoregionalisedObservation):
             self.mixing_: np.ndarray = observation.mixing.double().numpy()

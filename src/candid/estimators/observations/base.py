@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from candid.estimators.scaling import Standardizer
 from candid.likelihoods import Likelihood
 from candid.marginal import Marginal
 from candid.predictive import Predictive, PredictiveCategorical
@@ -76,11 +77,14 @@ class Observation(nn.Module, ABC):
         """
 
     def likelihood(self, scale: Tensor) -> Likelihood:
-        """The likelihood of standardised targets that belongs to it, in float64; ``scale`` is their unit."""
+        """The likelihood of standardised targets that belongs to it, in float64; ``scale`` is that of f."""
         raise ValueError(
-            f"a model with {self.kind} observations that was loaded from a file cannot take more rows: the file does "
-            "not tell how targets were standardised; fit it anew"
+            f"a model with {self.kind} observations that was loaded from a file cannot take more rows; fit it anew"
         )
+
+    def target_scaling(self, n_targets: int) -> Standardizer:
+        """How targets were standardised that latent functions do not have the units of: not at all, unless mixed."""
+        return Standardizer.identity(n_targets)
 
     def n_targets(self, n_latents: int) -> int:
         """How many numbers there are in a row of observations of so many latent functions."""

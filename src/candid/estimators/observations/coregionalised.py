@@ -9,7 +9,7 @@ from torch import Tensor
 from candid.estimators.observations.base import Latent, Observation
 from candid.estimators.scaling import Standardizer
 from candid.families import Joint
-from candid.likelihoods import Coregionalised
+from candid.likelihoods import Coregionalised, Gaussian
 from candid.marginal import Marginal
 from candid.predictive import PredictiveCorrelated
 
@@ -23,7 +23,8 @@ class CoregionalisedObservation(Observation):
     ----------
     mixing : Tensor of shape (latent function, output)
         A, in units of y.
-    shift : Tensor of shape (output,)
+    shift, scale : Tensor of shape (output,)
+        With which y was standardised.
     noise_variance : Tensor of shape (output,)
         In squared units of y.
     """
@@ -31,12 +32,14 @@ class CoregionalisedObservation(Observation):
     kind = "coregionalised"
     mixing: Tensor
     shift: Tensor
+    scale: Tensor
     noise_variance: Tensor
 
-    def __init__(self, mixing: Tensor, shift: Tensor, noise_variance: Tensor) -> None:
+    def __init__(self, mixing: Tensor, shift: Tensor, scale: Tensor, noise_variance: Tensor) -> None:
         super().__init__()
         self.register_buffer("mixing", mixing)
         self.register_buffer("shift", shift)
+        self.register_buffer("scale", scale)
         self.register_buffer("noise_variance", noise_variance)
 
     @classmethod
@@ -44,7 +47,14 @@ class CoregionalisedObservation(Observation):
         shift, scale = torch.as_tensor(targets.shift), torch.as_tensor(targets.scale)
         rows = likelihood.at(None)
         mixing, variance = rows.mixing.double().cpu(), rows.variance.double().cpu().flatten()
-        return cls(mixing * scale, shift.clone(), variance * scale.square())
+        return cls(mixing * scale, shift.clone(), scale.clone(), variance * scale.square())
+
+    def likelihood(self, scale: Tensor) -> Gaussian:
+        """The noise alone: what mixes latent functions is part of the predictor."""
+        return Gaussian(n_outputs=len(self.scale), known=(self.noise_variance / self.scale.square()).unsqueeze(0))
+
+    def target_scaling(self, n_targets: int) -> Standardizer:
+        return Standardizer(self.shift.double().numpy(), self.scale.double().numpy())
 
     def n_targets(self, n_latents: int) -> int:
         return len(self.shift)
