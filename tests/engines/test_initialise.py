@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 import torch
 
-from candid.engines import Rows, fit_by_evidence, fit_by_neighbours, nearest_rows, place_points
-from candid.families import make_mean
+from candid.engines import Problem, Rows, fit_by_evidence, fit_by_neighbours, fit_points, nearest_rows, place_points
+from candid.families import Inducing, make_mean
 from candid.kernels import make_kernel
 from candid.likelihoods import Gaussian
 from candid.parameters import hyperparameters
 from candid.priors import LogNormal, attach
+from candid.weights import Solved
 from small_models import exact_problem, random_rows
 
 X = np.random.default_rng(0).normal(size=(200, 3))
@@ -140,3 +141,28 @@ def test_neighbours_find_lengthscale_and_noise(dtype):
 def test_the_rows_next_to_some_places_each_once():
     x = np.array([[0.0, 0.0], [1.0, 0.0], [5.0, 5.0]])
     assert nearest_rows(x, np.array([[0.9, 0.1], [0.1, 0.1], [0.0, -1.0]])).tolist() == [0, 1]
+
+
+def evidence_problem(rows: Rows, dtype: torch.dtype, objective: str) -> Problem:
+    """Four inducing points that have been moved."""
+    kernel, mean, likelihood = parts(rows, dtype, noise=0.05)
+    points = rows.x[:4].to(dtype).unsqueeze(0)
+    family = Inducing(kernel, mean, points, Solved(4, (1,)), 1e-8).to(dtype)
+    fit_points(family, likelihood, None, rows.to(dtype), objective, seed=0, max_epochs=60)
+    assert family.points.dtype == dtype
+    assert (family.points.detach() - points).abs().max() > 0.1
+    return Problem(family, likelihood, objective).double()
+
+
+@pytest.mark.parametrize("objective", ["fitc", "sgpr"])
+def test_points_move_to_the_maximum_of_an_evidence(objective):
+    """With kernel and mean: no gradient of the evidence is left. Single precision gets nearly as far; noise rests."""
+    rows = random_rows(60, seed=6)
+    problem = evidence_problem(rows, torch.float64, objective)
+    loss = problem.loss(rows.whole())
+    loss.backward()
+    assert (
+        max(parameter.grad.abs().max() for parameter in problem.family.parameters() if parameter.requires_grad) < 2e-3
+    )
+    assert problem.likelihood.noise.value.item() == pytest.approx(0.05)
+    assert abs(evidence_problem(rows, torch.float32, objective).loss(rows.whole()) - loss) < 1e-3

@@ -4,7 +4,7 @@ from candid.engines.checkpoint import Checkpoint
 from candid.engines.closed_form import match_noise, settle_weights, solve_weights
 from candid.engines.coupled_weights import solve_together
 from candid.engines.gaps import fill_gaps
-from candid.engines.initialise import fit_by_evidence, fit_by_neighbours, nearest_rows, place_points
+from candid.engines.initialise import fit_by_evidence, fit_by_neighbours, fit_points, nearest_rows, place_points
 from candid.engines.local_start import fit_locally
 from candid.engines.loop import Plan, TrainingDiverged, train
 from candid.engines.machine import keep_freed_memory, pick_device, threads
@@ -32,6 +32,7 @@ __all__ = [
     "fit_by_evidence",
     "fit_by_neighbours",
     "fit_locally",
+    "fit_points",
     "fit_small",
     "keep_freed_memory",
     "match_noise",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import warnings
 from typing import Any
@@ -17,13 +18,13 @@ from torch import Tensor
 from candid.engines.loop import Plan, train
 from candid.engines.problem import Problem
 from candid.engines.rows import Rows, n_batches
-from candid.families import Exact, Mean, Neighbours
+from candid.families import Exact, Inducing, Mean, Neighbours
 from candid.kernels import Kernel
 from candid.likelihoods import Gaussian
 from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
 
-__all__ = ["fit_by_evidence", "fit_by_neighbours", "nearest_rows", "place_points"]
+__all__ = ["fit_by_evidence", "fit_by_neighbours", "fit_points", "nearest_rows", "place_points"]
 
 # k-means sees at most this many rows for each centre: more do not move the centres by much.
 ROWS_PER_CENTRE = 30
@@ -107,6 +108,27 @@ def fit_by_neighbours(
         seed=seed,
     )
     _fit(Problem(family, likelihood, "predictive", prior=prior), every, plan, likelihood, rows.x.dtype)
+
+
+def fit_points(
+    family: Inducing,
+    likelihood: Gaussian,
+    prior: HyperPrior | None,
+    rows: Rows,
+    objective: str,
+    seed: int,
+    time_budget: float | None = None,
+    max_epochs: int = 6,
+) -> None:
+    """Move inducing points, kernel and mean, in place, towards the maximum of "fitc" or "sgpr" of all rows.
+
+    These evidences know the best q(u) of any inducing points, so that the points find their places among each other.
+    The noise stays as it is: "fitc" has variances of its own besides it, and on short tables would have no other.
+    """
+    plan = Plan({"all": "lbfgs"}, max_epochs, batch_size=len(rows), time_budget=time_budget, seed=seed)
+    dtype, given = rows.x.dtype, copy.deepcopy(likelihood).requires_grad_(False)
+    _fit(Problem(family, given, objective, prior=prior), rows.to(torch.float64), plan, given, dtype)
+    family.to(dtype)
 
 
 def _fit(problem: Problem, rows: Rows, plan: Plan, likelihood: Gaussian, dtype: torch.dtype) -> None:

@@ -10,19 +10,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from candid.engines import fit_points
 from candid.estimators.bayesian_parts import Parts
 from candid.estimators.deep_parts import LayerParts
-from candid.estimators.deep_start import DeepStart
+from candid.estimators.deep_start import RANDOM_SITES, DeepStart
 from candid.estimators.fitting import Setting
 from candid.estimators.start import Start
 from candid.estimators.start_weights import start_weights
 from candid.families import Inducing, Layers
 from candid.kernels import Kernel
+from candid.likelihoods import Gaussian
 
 __all__ = ["ChainStart", "draw_values"]
 
 # Bounds whose best q(u) is close to the posterior of u under an objective: they treat the residual alike.
 BOUNDS: Mapping[str, str] = MappingProxyType({"fitc": "vfitc", "vfe": "elbo"})
+# Evidences in which u is integrated as an objective has it, and the share of the time that they may take. They see at
+# most so many rows; with fewer than the least number, points would find places for the noise of single rows.
+EVIDENCES: Mapping[str, str] = MappingProxyType({"fitc": "fitc", "vfe": "sgpr"})
+EVIDENCE_SHARE, LEAST_ROWS, MOST_ROWS = 0.25, 200, 5000
 
 
 @dataclass(frozen=True)
@@ -67,9 +73,16 @@ class ChainStart:
         start = Start(setting, likelihood, prior, self.seed, 0.0, self._warm, how, in_features=False)
         if self._warm and setting.start is None:
             start.fit(part.kernel, part.mean)
-        layer = part.layer(self._points(start, part.kernel), self._covariance)
+        points = self._points(start, part.kernel)
+        anew = self._warm and setting.start is None and isinstance(self.init, str)
+        noise = likelihood if anew and isinstance(likelihood, Gaussian) and len(setting.rows) > LEAST_ROWS else None
+        if noise is not None:
+            points = self._improved(part, points, noise)
+        layer = part.layer(points, self._covariance)
         if self._warm:
-            start_weights(layer, likelihood, prior, setting.rows, BOUNDS[self.objective], beta=1.0)
+            # To what the points cannot explain, "fitc" has variances of its own.
+            bound, settled = BOUNDS[self.objective], noise is not None and self.objective == "fitc"
+            start_weights(layer, likelihood, prior, setting.rows, bound, beta=1.0, noise_is_settled=settled)
         return layer
 
     def _points(self, start: Start, kernel: Kernel) -> Tensor:
@@ -82,6 +95,20 @@ class ChainStart:
         if isinstance(self.init, str):
             return start.points(kernel, self.n_inducing, self.seed)
         return start.given(self._given_points(self.init))
+
+    def _improved(self, part: LayerParts, points: Tensor, likelihood: Gaussian) -> Tensor:
+        """Better places of the points; kernel and mean move, in place, with them.
+
+        Samples would find all that, too, but in far more steps than an optimiser needs.
+        """
+        rows, seconds = self.setting.rows, self.setting.budget.left()
+        if len(rows) > MOST_ROWS:
+            some = torch.randperm(len(rows), generator=torch.Generator().manual_seed(self.seed))[:MOST_ROWS]
+            rows, likelihood = rows.subset(some), likelihood.subset(some)
+        layer = part.layer(points, "solved")
+        time_budget = None if seconds is None else EVIDENCE_SHARE * seconds
+        fit_points(layer, likelihood, self.parts.prior, rows, EVIDENCES[self.objective], self.seed, time_budget)
+        return layer.points.detach()
 
     def _given_points(self, init: np.ndarray) -> np.ndarray:
         n_features = self.setting.rows.x.shape[1]
@@ -105,6 +132,7 @@ class ChainStart:
             n_inducing=self.n_inducing,
             beta=1.0,
             objective=BOUNDS[self.objective],
+            hidden_amplitude=RANDOM_SITES,
         )
         if self._warm:
             return start.warm(parts.layers, rows.x)
