@@ -115,7 +115,21 @@ def test_hidden_layers_start_as_a_regression_and_principal_components(table):
     for found, expected in ((first, x @ slope), (second, component)):
         np.testing.assert_allclose(np.abs(np.mean(found * expected / expected.std())), 1.0, atol=1e-4)
         np.testing.assert_allclose(found.std(), 1.0, rtol=1e-4)
-    np.testing.assert_allclose(family.layers[0].kernel.amplitude.value.detach(), deep_start.HIDDEN_AMPLITUDE, rtol=1e-5)
+    np.testing.assert_allclose(family.layers[0].kernel.amplitude.value.detach(), deep_start.LEARNED_SITES, rtol=1e-5)
+
+
+@pytest.mark.parametrize(("noise", "loud"), [(0.5, True), (0.0, False)])
+def test_random_hidden_values_start_as_loud_as_the_last_layer_can_bear(noise, loud):
+    """Beside noise they do not matter; a last layer that follows every ripple without noise cannot bear them."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1, 1, (120, 1))
+    y = np.sin(12 * X[:, 0]) + noise * rng.normal(size=120)
+    gp = quick(n_inducing=40, max_epochs=0, **VARIANTS["sampling"]).fit(X, y)
+    amplitude = gp._fitted.problem.family.layers[0].kernel.amplitude.value.detach()
+    if loud:
+        np.testing.assert_allclose(amplitude, deep_start.RANDOM_SITES, rtol=1e-5)
+    else:
+        assert amplitude.max() < 0.2 * deep_start.RANDOM_SITES
 
 
 def test_a_layer_may_be_wider_than_its_inputs(table, new_rows):

@@ -128,6 +128,13 @@ def test_given_points_are_those_of_the_variance():
     assert family.mean_points.shape == (1, 12, 3)
 
 
+@pytest.mark.parametrize(("objective", "weight"), [("predictive", 0.2), ("elbo", 1.0), ("vfitc", 1.0), ("robust", 1.0)])
+def test_the_penalty_counts_as_the_objective_has_it(objective, weight):
+    """A bound without its KL, or with a fifth of it, is no bound."""
+    assert fitted(objective=objective, max_epochs=0)._fitted.problem.coefficients["kl"] == weight
+    assert fitted(objective=objective, max_epochs=0, beta=0.7)._fitted.problem.coefficients["kl"] == 0.7
+
+
 def test_natural_gradients_are_refused_where_they_are_not_defined():
     for parameters in (
         {"objective": "predictive"},

@@ -46,8 +46,9 @@ class DeepGPRegressor(DeepGP, LikelihoodChoice):
         Covariance of q(u), the distribution of the inducing values, in every layer; "none" is a point estimate.
         "implicit" is a q(u) of any form (IPVI): networks draw inducing values, one draw for each random site, and
         critics estimate the penalty. From a warm start they begin with a normal q(u), which is learned besides.
-    beta : float, default=0.2
-        Weight of the KL penalty, which is the sum over all GPs.
+    beta : float, optional
+        Weight of the KL penalty, which is the sum over all GPs; by default 0.2 for the predictive objective, and 1 for
+        all others.
     gamma : float, default=1.03
         Of the γ-robust score: above 1, where it would be the evidence lower bound.
     n_inducing : int, default=300

@@ -15,13 +15,13 @@ from candid.estimators.core import gp_estimator
 from candid.estimators.deep_pace import cold_deep_pace, warm_deep_pace
 from candid.estimators.deep_parts import build_layers
 from candid.estimators.deep_shape import DeepShape
-from candid.estimators.deep_start import DeepStart
+from candid.estimators.deep_start import LEARNED_SITES, RANDOM_SITES, DeepStart, quieten
 from candid.estimators.fitting import Setting
 from candid.estimators.implicit_layers import draw_values, implicit_rates
 from candid.families import DrawnPredictor, Embedded, Family, Inducing, Layers, LayersPredictor
 from candid.kernels import Features
 from candid.likelihoods import Likelihood
-from candid.methods import Composition, layers_of_gps
+from candid.methods import Composition, layers_of_gps, usual_beta
 from candid.priors import HyperPrior
 
 __all__ = ["DeepGP"]
@@ -37,7 +37,7 @@ class DeepGP(DeepShape):
     """How a deep GP is trained; see the final classes for the parameters."""
 
     objective: str = "predictive"
-    beta: float = 0.2
+    beta: float | None = None
     weight_decay: float = 0.003
     init: str = "warm"
     n_starts: int = 1
@@ -48,7 +48,7 @@ class DeepGP(DeepShape):
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DeepShape._parameter_constraints,
         "objective": [str],
-        "beta": [Interval(Real, 0, None, closed="left")],
+        "beta": [Interval(Real, 0, None, closed="left"), None],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
         "init": [StrOptions({"warm", "kmeans", "random"})],
         "n_starts": [Interval(Integral, 1, None, closed="left")],
@@ -126,17 +126,22 @@ class DeepGP(DeepShape):
             wiring=self._wiring,
             covariance=self._start_covariance,
             n_inducing=min(self.n_inducing, math.ceil(len(setting.rows) / ROWS_PER_POINT)),
-            beta=self.beta,
+            beta=self._beta,
             objective=self.objective,
+            hidden_amplitude=RANDOM_SITES if self._samples else LEARNED_SITES,
         )
         x = setting.rows.x
         if network is not None:
             if self.init == "warm":
                 start.fit_network(network, parts[0])
             x = _features(network, x)
-        layers = start.warm(parts, x) if self.init == "warm" else start.cold(parts, x, self.init)
+        warm = self.init == "warm"
+        layers = start.warm(parts, x) if warm else start.cold(parts, x, self.init)
         # From a cold start, networks that draw inducing values are on their own.
-        return self._problem(self._stack(layers, seed, self.init == "warm"), network, likelihood, prior, setting.rows)
+        problem = self._problem(self._stack(layers, seed, warm), network, likelihood, prior, setting.rows)
+        if warm and self._samples:
+            quieten(problem, layers[:-1], setting.rows)
+        return problem
 
     def _empty(self, setting: Setting, seed: int, n_points: int) -> Problem:
         """A problem whose tensors are still to be loaded."""
@@ -144,6 +149,15 @@ class DeepGP(DeepShape):
         layers = build_layers(parts, self._start_covariance, n_points, setting.rows.x)
         learned = setting.start is None or getattr(_layers_of(setting.start.family).weights, "learned", True)
         return self._problem(self._stack(layers, seed, learned), network, likelihood, prior, setting.rows)
+
+    @property
+    def _beta(self) -> float:
+        return usual_beta(self.objective) if self.beta is None else self.beta
+
+    @property
+    def _samples(self) -> bool:
+        """Whether hidden values are drawn at random."""
+        return self.propagation == "sampling"
 
     @property
     def _start_covariance(self) -> str:
@@ -161,7 +175,7 @@ class DeepGP(DeepShape):
         self, layers: Layers, network: Features | None, likelihood: Likelihood, prior: HyperPrior | None, rows: Rows
     ) -> Problem:
         family: Family = layers if network is None else Embedded(network, layers)
-        return Problem(family, likelihood, self.objective, {"kl": self.beta}, prior, self._objective_options()).to(
+        return Problem(family, likelihood, self.objective, {"kl": self._beta}, prior, self._objective_options()).to(
             rows.x
         )
 

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from candid.engines import Rows, place_points
+from candid.engines import Problem, Rows, place_points
 from candid.estimators.deep_parts import LayerParts, first_gps, repeat_gps
 from candid.estimators.fitting import Setting
 from candid.estimators.start import FEW_ROWS, Start, common_lengthscale
@@ -27,10 +28,13 @@ from candid.kernels import Deep, Features, Kernel, Scale
 from candid.likelihoods import Gaussian, Likelihood, Surrogate
 from candid.priors import HyperPrior
 
-__all__ = ["DeepStart"]
+__all__ = ["LEARNED_SITES", "RANDOM_SITES", "DeepStart", "quieten"]
 
-# Amplitude of hidden GPs; their linear mean functions have values of unit variance.
-HIDDEN_AMPLITUDE = 0.1
+# Amplitude of hidden GPs with sites that are learned, and with random ones, from which layers learn to differ from
+# their linear mean functions; these have values of unit variance.
+LEARNED_SITES, RANDOM_SITES = 0.01, 0.1
+# Hidden GPs that cost each row more than so many nats are too loud for the last layer.
+LOUD, MOST_TENTHS = 1.0, 3
 # Precision of q(v) of hidden GPs, in units of the prior's.
 HIDDEN_PRECISION = 10.0
 # Directions of less than this share of the largest spread do not count in linear regressions.
@@ -57,6 +61,8 @@ class DeepStart:
     n_inducing : int
     beta : float
     objective : str
+    hidden_amplitude : float
+        Of hidden GPs.
     """
 
     setting: Setting
@@ -69,6 +75,7 @@ class DeepStart:
     n_inducing: int
     beta: float
     objective: str
+    hidden_amplitude: float
 
     def fit_network(self, network: Features, part: LayerParts) -> None:
         """Train a network, in place, in front of a small model with kernels like those of the first layer."""
@@ -111,7 +118,7 @@ class DeepStart:
         layer = part.layer(self._places(part, x, "kmeans", lengths), self.covariance)
         with torch.no_grad():
             repeat_gps(layer.kernel, kernel)
-            _set_amplitude(layer.kernel)
+            _set_amplitude(layer.kernel, self.hidden_amplitude)
             identity = torch.eye(layer.points.shape[-2]).to(x)
             layer.weights.assign(layer.weights.mean, HIDDEN_PRECISION * identity.expand(part.n_gps, -1, -1))
             columns = lengths if mean_x.shape[-1] == len(lengths) else torch.ones(mean_x.shape[-1]).to(x)
@@ -190,11 +197,31 @@ def _directions(x: Tensor, y: Tensor, lengths: Tensor, number: int, seed: int) -
     return (directions / torch.where(deviation > 0, deviation, 1.0) / lengths.double().unsqueeze(-1)).to(x)
 
 
-def _set_amplitude(kernel: Kernel) -> None:
+def quieten(problem: Problem, hidden: Sequence[Inducing], rows: Rows) -> None:
+    """Make hidden GPs smaller, in place, as long as a tenth of their amplitude takes a loud part of the loss away.
+
+    Where lengthscales of the last layer are short, what hidden values scatter at random looks like noise of the
+    targets; a noise variance that has once learned that much takes long to come back.
+    """
+    kernels = [layer.kernel for layer in hidden]
+    loss = problem.standing(rows)
+    for power in range(1, MOST_TENTHS + 1):
+        before = [kernel.state_dict() for kernel in copy.deepcopy(kernels)]
+        for kernel in kernels:
+            _set_amplitude(kernel, RANDOM_SITES * 0.1**power)
+        quieter = problem.standing(rows)
+        if loss - quieter < LOUD:
+            for kernel, state in zip(kernels, before, strict=True):
+                kernel.load_state_dict(state)
+            return
+        loss = quieter
+
+
+def _set_amplitude(kernel: Kernel, value: float) -> None:
     """Unless there is none, or it is fixed; a bound is respected."""
     if isinstance(kernel, Scale) and not kernel.amplitude.fixed:
         amplitude = kernel.amplitude
-        amplitude.set(min(max(HIDDEN_AMPLITUDE, 1.001 * amplitude.lower), 0.999 * amplitude.upper))
+        amplitude.set(min(max(value, 1.001 * amplitude.lower), 0.999 * amplitude.upper))
 
 
 def _constant(n_features: int, rows: Rows) -> Constant:

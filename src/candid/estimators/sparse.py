@@ -52,8 +52,9 @@ class SparseGPRegressor(SparseGP, LikelihoodChoice):
         costs nothing.
     omega_scale : {"paper", "n_over_b"}, default="paper"
         Whether Ω is that of a batch, as published, or that times the number of batches.
-    beta : float, default=0.2
-        Weight of the KL penalty (of −log p(u) for a point estimate).
+    beta : float, optional
+        Weight of the KL penalty (of −log p(u) for a point estimate); by default 0.2 for the predictive objective, of
+        which it is no part, and 1 for all others.
     gamma : float, default=1.03
         Of the γ-robust score: above 1, where it would be the evidence lower bound.
     n_inducing : int, default=500

@@ -19,7 +19,7 @@ from candid.estimators.start_weights import start_weights
 from candid.families import Embedded, Family, Sparse, inducing_part
 from candid.kernels import networks_in
 from candid.likelihoods import Coregionalised, Likelihood
-from candid.methods import COLLAPSED, COLLAPSED_MOST_ROWS, Composition, inducing_points
+from candid.methods import COLLAPSED, COLLAPSED_MOST_ROWS, Composition, inducing_points, usual_beta
 from candid.priors import HyperPrior
 
 __all__ = ["SparseGP"]
@@ -34,7 +34,7 @@ class SparseGP(SparseParts):
 
     objective: str = "predictive"
     weight_decay: float = 0.003
-    beta: float = 0.2
+    beta: float | None = None
     optimizer: str = "auto"
     q_lr: float | None = None
     batch_size: int = 1000
@@ -43,7 +43,7 @@ class SparseGP(SparseParts):
         **SparseParts._parameter_constraints,
         "objective": [str],
         "weight_decay": [Interval(Real, 0, None, closed="left")],
-        "beta": [Interval(Real, 0, None, closed="left")],
+        "beta": [Interval(Real, 0, None, closed="left"), None],
         "optimizer": [StrOptions({"auto", "adam", "natural"})],
         "q_lr": [Interval(Real, 0, None, closed="neither"), None],
     }
@@ -53,6 +53,10 @@ class SparseGP(SparseParts):
 
     def _model_dtype(self) -> torch.dtype:
         return torch.float64 if self._collapsed else getattr(torch, self.dtype)
+
+    @property
+    def _beta(self) -> float:
+        return usual_beta(self.objective) if self.beta is None else self.beta
 
     @property
     def _collapsed(self) -> bool:
@@ -134,7 +138,7 @@ class SparseGP(SparseParts):
             family = self._family(start, kernel, mean)
             if self._warm:
                 self._solve(family, likelihood, prior, setting.rows)
-        coefficients = {"kl": self.beta, "omega": self.omega_weight}
+        coefficients = {"kl": self._beta, "omega": self.omega_weight}
         return Problem(family, likelihood, self.objective, coefficients, prior, self._objective_options())
 
     def _objective_options(self) -> dict[str, float]:
@@ -147,7 +151,7 @@ class SparseGP(SparseParts):
         assert inducing is not None
         # A network has been trained together with the noise that belongs to it.
         settled = any(networks_in(family))
-        start_weights(inducing, likelihood, prior, seen_by(family, rows), self.objective, self.beta, settled)
+        start_weights(inducing, likelihood, prior, seen_by(family, rows), self.objective, self._beta, settled)
 
     def _kept(self, setting: Setting) -> Sparse | Embedded | None:
         """The family whose points and q(v) training goes on with.

@@ -14,6 +14,7 @@ from candid.methods.composition import (
     Composition,
     inducing_points,
     layers_of_gps,
+    usual_beta,
 )
 from candid.methods.inducing import COLLAPSED_MOST_ROWS
 from candid.methods.method import Method
@@ -37,4 +38,5 @@ __all__ = [
     "layers_of_gps",
     "methods",
     "sampled_points",
+    "usual_beta",
 ]

@@ -16,6 +16,7 @@ __all__ = [
     "Composition",
     "inducing_points",
     "layers_of_gps",
+    "usual_beta",
 ]
 
 #: Row objectives that are lower bounds of an evidence: q(u) may follow natural gradients.
@@ -33,6 +34,11 @@ DECOUPLED: Mapping[str | None, str] = MappingProxyType(
         "mean": "centred",
     }
 )
+
+
+def usual_beta(objective: str) -> float:
+    """What the KL penalty counts unless the user says otherwise: of a bound it is a part, elsewhere a regulariser."""
+    return 0.2 if objective == "predictive" else 1.0
 
 
 @dataclass(frozen=True)
