@@ -62,6 +62,15 @@ class TestQuality:
         sparse = SparseGPClassifier(objective="elbo", beta=1.0, max_epochs=20, random_state=0).fit(X[:150], y[:150])
         assert nll(fitted, X[150:], y[150:]) < nll(sparse, X[150:], y[150:]) + 0.06
 
+    def test_classes_that_do_not_overlap_are_told_apart_with_confidence(self):
+        """With the whole divergence, variables of rows stay near their prior, and probabilities in the middle."""
+        rng = np.random.default_rng(5)
+        y = np.arange(300) % 3
+        X = 4 * np.eye(3)[y] + rng.normal(size=(300, 3)) / 2
+        bold, timid = (quick(beta=beta, max_epochs=30).fit(X[:200], y[:200]) for beta in (0.01, 1.0))
+        assert nll(bold, X[200:], y[200:]) < 0.5 * nll(timid, X[200:], y[200:])
+        assert bold.predict_proba(X[200:]).max(1).mean() > 0.95
+
     def test_training_improves_the_objective(self, two):
         X, y = two
         history = quick(init="cold", max_epochs=80).fit(X, y).history_
