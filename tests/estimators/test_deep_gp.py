@@ -115,7 +115,7 @@ def test_hidden_layers_start_as_a_regression_and_principal_components(table):
     for found, expected in ((first, x @ slope), (second, component)):
         np.testing.assert_allclose(np.abs(np.mean(found * expected / expected.std())), 1.0, atol=1e-4)
         np.testing.assert_allclose(found.std(), 1.0, rtol=1e-4)
-    np.testing.assert_allclose(family.layers[0].kernel.amplitude.value.detach(), deep_start.LEARNED_SITES, rtol=1e-5)
+    np.testing.assert_allclose(family.layers[0].kernel.amplitude.value.detach(), deep_start.HIDDEN_AMPLITUDE, rtol=1e-5)
 
 
 @pytest.mark.parametrize(("noise", "loud"), [(0.5, True), (0.0, False)])
@@ -127,9 +127,9 @@ def test_random_hidden_values_start_as_loud_as_the_last_layer_can_bear(noise, lo
     gp = quick(n_inducing=40, max_epochs=0, **VARIANTS["sampling"]).fit(X, y)
     amplitude = gp._fitted.problem.family.layers[0].kernel.amplitude.value.detach()
     if loud:
-        np.testing.assert_allclose(amplitude, deep_start.RANDOM_SITES, rtol=1e-5)
+        np.testing.assert_allclose(amplitude, deep_start.HIDDEN_AMPLITUDE, rtol=1e-5)
     else:
-        assert amplitude.max() < 0.2 * deep_start.RANDOM_SITES
+        assert amplitude.max() < 0.2 * deep_start.HIDDEN_AMPLITUDE
 
 
 def test_a_layer_may_be_wider_than_its_inputs(table, new_rows):

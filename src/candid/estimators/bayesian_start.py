@@ -13,7 +13,7 @@ from torch import Tensor
 from candid.engines import fit_points
 from candid.estimators.bayesian_parts import Parts
 from candid.estimators.deep_parts import LayerParts
-from candid.estimators.deep_start import RANDOM_SITES, DeepStart
+from candid.estimators.deep_start import DeepStart
 from candid.estimators.fitting import Setting
 from candid.estimators.start import Start
 from candid.estimators.start_weights import start_weights
@@ -132,7 +132,6 @@ class ChainStart:
             n_inducing=self.n_inducing,
             beta=1.0,
             objective=BOUNDS[self.objective],
-            hidden_amplitude=RANDOM_SITES,
         )
         if self._warm:
             return start.warm(parts.layers, rows.x)

@@ -15,7 +15,7 @@ from candid.estimators.core import gp_estimator
 from candid.estimators.deep_pace import cold_deep_pace, warm_deep_pace
 from candid.estimators.deep_parts import build_layers
 from candid.estimators.deep_shape import DeepShape
-from candid.estimators.deep_start import LEARNED_SITES, RANDOM_SITES, DeepStart, quieten
+from candid.estimators.deep_start import DeepStart, quieten
 from candid.estimators.fitting import Setting
 from candid.estimators.implicit_layers import draw_values, implicit_rates
 from candid.families import DrawnPredictor, Embedded, Family, Inducing, Layers, LayersPredictor
@@ -128,7 +128,6 @@ class DeepGP(DeepShape):
             n_inducing=min(self.n_inducing, math.ceil(len(setting.rows) / ROWS_PER_POINT)),
             beta=self._beta,
             objective=self.objective,
-            hidden_amplitude=RANDOM_SITES if self._samples else LEARNED_SITES,
         )
         x = setting.rows.x
         if network is not None:
@@ -139,7 +138,7 @@ class DeepGP(DeepShape):
         layers = start.warm(parts, x) if warm else start.cold(parts, x, self.init)
         # From a cold start, networks that draw inducing values are on their own.
         problem = self._problem(self._stack(layers, seed, warm), network, likelihood, prior, setting.rows)
-        if warm and self._samples:
+        if warm and self.propagation == "sampling":
             quieten(problem, layers[:-1], setting.rows)
         return problem
 
@@ -153,11 +152,6 @@ class DeepGP(DeepShape):
     @property
     def _beta(self) -> float:
         return usual_beta(self.objective) if self.beta is None else self.beta
-
-    @property
-    def _samples(self) -> bool:
-        """Whether hidden values are drawn at random."""
-        return self.propagation == "sampling"
 
     @property
     def _start_covariance(self) -> str:

@@ -28,12 +28,12 @@ from candid.kernels import Deep, Features, Kernel, Scale
 from candid.likelihoods import Gaussian, Likelihood, Surrogate
 from candid.priors import HyperPrior
 
-__all__ = ["LEARNED_SITES", "RANDOM_SITES", "DeepStart", "quieten"]
+__all__ = ["DeepStart", "quieten"]
 
-# Amplitude of hidden GPs with sites that are learned, and with random ones, from which layers learn to differ from
-# their linear mean functions; these have values of unit variance.
-LEARNED_SITES, RANDOM_SITES = 0.01, 0.1
-# Hidden GPs that cost each row more than so many nats are too loud for the last layer.
+# Amplitude of hidden GPs; their linear mean functions have values of unit variance.
+HIDDEN_AMPLITUDE = 0.1
+# Hidden GPs that cost each row more than so many nats are too loud for the last layer; how often a tenth of their
+# amplitude is tried.
 LOUD, MOST_TENTHS = 1.0, 3
 # Precision of q(v) of hidden GPs, in units of the prior's.
 HIDDEN_PRECISION = 10.0
@@ -61,8 +61,6 @@ class DeepStart:
     n_inducing : int
     beta : float
     objective : str
-    hidden_amplitude : float
-        Of hidden GPs.
     """
 
     setting: Setting
@@ -75,7 +73,6 @@ class DeepStart:
     n_inducing: int
     beta: float
     objective: str
-    hidden_amplitude: float
 
     def fit_network(self, network: Features, part: LayerParts) -> None:
         """Train a network, in place, in front of a small model with kernels like those of the first layer."""
@@ -118,7 +115,7 @@ class DeepStart:
         layer = part.layer(self._places(part, x, "kmeans", lengths), self.covariance)
         with torch.no_grad():
             repeat_gps(layer.kernel, kernel)
-            _set_amplitude(layer.kernel, self.hidden_amplitude)
+            _set_amplitude(layer.kernel, HIDDEN_AMPLITUDE)
             identity = torch.eye(layer.points.shape[-2]).to(x)
             layer.weights.assign(layer.weights.mean, HIDDEN_PRECISION * identity.expand(part.n_gps, -1, -1))
             columns = lengths if mean_x.shape[-1] == len(lengths) else torch.ones(mean_x.shape[-1]).to(x)
@@ -208,7 +205,7 @@ def quieten(problem: Problem, hidden: Sequence[Inducing], rows: Rows) -> None:
     for power in range(1, MOST_TENTHS + 1):
         before = [kernel.state_dict() for kernel in copy.deepcopy(kernels)]
         for kernel in kernels:
-            _set_amplitude(kernel, RANDOM_SITES * 0.1**power)
+            _set_amplitude(kernel, HIDDEN_AMPLITUDE * 0.1**power)
         quieter = problem.standing(rows)
         if loss - quieter < LOUD:
             for kernel, state in zip(kernels, before, strict=True):
