@@ -202,7 +202,7 @@ def test_what_it_cannot_do_is_said(two):
     with pytest.raises(ValueError, match="only one class"):
         quick().fit(X, np.zeros(200))
     with pytest.raises(
-        ValueError, match="objective='mll' does not go with likelihood='student-t'; use objective='loo'"
+        ValueError, match="'mll' does not go with likelihood='student-t'; use objective='loo'"
     ):
         NeighborGPRegressor(objective="mll", likelihood="student-t").fit(X, X[:, 0])
 
