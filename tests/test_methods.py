@@ -238,7 +238,7 @@ def test_the_published_protocol_of_neighbours(name):
 def test_the_published_protocol_of_neighbours_for_classes():
     gp = make_gp("loo-k", recipe="paper", task="classification")
     assert (gp.objective, gp.n_neighbors, gp.init, gp.kernel, gp.ard) == ("loo", "auto", "cold", "matern52", True)
-    assert (gp.mean, gp.batch_size, gp.lr, gp.schedule) == ("zero", 128, 0.03, "quarters")
+    assert (gp.mean, gp.batch_size, gp.lr, gp.schedule, gp.beta) == ("zero", 128, 0.03, "quarters", 1.0)
     assert make_gp("loo-k", task="classification").get_params() == NeighborGPClassifier().get_params()
 
 

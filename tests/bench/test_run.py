@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -19,6 +20,7 @@ from candid.datasets import Dataset, train_test_validation_split
 from candid.estimators import make_gp
 
 PROPORTIONS = (15, 3, 2)
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 def lines(path):
@@ -371,3 +373,16 @@ def test_missing_data_names_the_way_out(monkeypatch):
         load_data(["diabetes", "nothing1", "nothing2"])
     with pytest.raises(ValueError, match="iris does not have one real target"):
         load_data(["iris"])
+
+
+def test_results_on_record_have_the_keys_of_today():
+    """A changed default of an estimator must not make finished fits unfinished: change their keys with it."""
+    records = [record for path in RESULTS.glob("*/results.jsonl") for record in lines(path)]
+    assert records
+    settings = ("recipe_version", "data", "method", "split", "proportions", *fit_room.PROTOCOL, "parameters")
+    unknown = [
+        (record["data"], record["method"], record["split"])
+        for record in records
+        if key_of({name: record[name] for name in settings if name in record}) != record["key"]
+    ]
+    assert not unknown

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,9 @@ from scipy import stats
 
 import candid
 from candid import BayesianGPRegressor, ExactGPRegressor, make_gp
+from candid.estimators import bayesian_start
 from candid.estimators.chains import chains_for
+from candid.kernels import Deep
 from candid.priors import LogNormal
 
 SHORT = {"n_chains": 1, "n_inducing": 8, "max_epochs": 10, "burn_in": 30, "n_samples": 6, "thin": 3, "random_state": 0}
@@ -245,6 +249,49 @@ def test_lengths_grow_with_the_table():
     assert (deep.n_chains, deep.n_samples) == (1, 64)
     assert deep.burn_in > short.burn_in
     assert chains_for(50, 1000, warm=True, n_chains=2).n_samples == 32
+
+
+def test_networks_are_refused(table):
+    with pytest.raises(ValueError, match="weights of networks are not sampled"):
+        BayesianGPRegressor(kernel=Deep((4, 2), "rbf"), **SHORT).fit(*table)
+
+
+class TestWhereChainsStart:
+    """On more than 200 rows, inducing points and kernel are improved before any sample is drawn."""
+
+    AT_REST: ClassVar = {"n_chains": 1, "n_inducing": 6, "sample": ("u",), "burn_in": 0, "n_samples": 1, "thin": 1}
+
+    @pytest.fixture
+    def rows(self):
+        rng = np.random.default_rng(4)
+        X = rng.uniform(-2, 2, size=(250, 1))
+        return X, np.sin(3 * X[:, 0]) + 0.1 * rng.normal(size=250)
+
+    def started(self, X, y, alpha=None, **parameters):
+        gp = BayesianGPRegressor(**{**self.AT_REST, "random_state": 0, **parameters}, alpha=alpha).fit(X, y)
+        return gp, gp._fitted.problem.family.middle().points.detach().numpy()[0]
+
+    def test_points_leave_the_centres_of_kmeans(self, rows, monkeypatch):
+        _, improved = self.started(*rows)
+        monkeypatch.setattr(bayesian_start, "LEAST_ROWS", 250)
+        _, centres = self.started(*rows)
+        assert np.abs(np.sort(improved[:, 0]) - np.sort(centres[:, 0])).max() > 0.02
+
+    def test_noise_is_that_of_the_kernels_start(self, rows):
+        gp, _ = self.started(*rows)
+        assert gp.noise_ == pytest.approx(0.1, rel=0.3)
+
+    def test_given_points_stay(self, rows):
+        given = np.linspace(-2, 2, 7)[:, None]
+        _, points = self.started(*rows, init=given)
+        x = rows[0]
+        np.testing.assert_allclose(points, (given - x.mean()) / x.std(), rtol=1e-5)
+
+    def test_some_rows_of_a_long_table_are_enough(self, rows, monkeypatch):
+        monkeypatch.setattr(bayesian_start, "MOST_ROWS", 210)
+        X, y = rows
+        gp, _ = self.started(X, y, alpha=np.full(250, 0.01))
+        assert np.sqrt(np.mean((gp.predict(X) - y) ** 2)) < 0.6
 
 
 def test_as_good_as_an_exact_gp_with_optimised_hyperparameters(table):

@@ -132,6 +132,12 @@ def test_random_hidden_values_start_as_loud_as_the_last_layer_can_bear(noise, lo
         assert amplitude.max() < 0.2 * deep_start.HIDDEN_AMPLITUDE
 
 
+@pytest.mark.parametrize(("objective", "weight"), [("predictive", 0.2), ("elbo", 1.0)])
+def test_the_penalty_counts_as_the_objective_has_it(table, objective, weight):
+    gp = quick(objective=objective, propagation="sampling", max_epochs=0).fit(*table)
+    assert gp._fitted.problem.coefficients == {"kl": weight}
+
+
 def test_a_layer_may_be_wider_than_its_inputs(table, new_rows):
     gp = quick(hidden_widths=(5,)).fit(*table)
     assert gp.score(*new_rows) > 0.7

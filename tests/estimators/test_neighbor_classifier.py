@@ -201,9 +201,7 @@ def test_what_it_cannot_do_is_said(two):
         quick(likelihood="softmax").fit(X, y)
     with pytest.raises(ValueError, match="only one class"):
         quick().fit(X, np.zeros(200))
-    with pytest.raises(
-        ValueError, match="'mll' does not go with likelihood='student-t'; use objective='loo'"
-    ):
+    with pytest.raises(ValueError, match="'mll' does not go with likelihood='student-t'; use objective='loo'"):
         NeighborGPRegressor(objective="mll", likelihood="student-t").fit(X, X[:, 0])
 
 

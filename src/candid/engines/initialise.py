@@ -117,6 +117,7 @@ def fit_points(
     rows: Rows,
     objective: str,
     seed: int,
+    share: float = 1.0,
     time_budget: float | None = None,
     max_epochs: int = 6,
 ) -> None:
@@ -124,10 +125,11 @@ def fit_points(
 
     These evidences know the best q(u) of any inducing points, so that the points find their places among each other.
     The noise stays as it is: "fitc" has variances of its own besides it, and on short tables would have no other.
+    Where rows are a ``share`` of a table, so is what the prior counts.
     """
     plan = Plan({"all": "lbfgs"}, max_epochs, batch_size=len(rows), time_budget=time_budget, seed=seed)
     dtype, given = rows.x.dtype, copy.deepcopy(likelihood).requires_grad_(False)
-    _fit(Problem(family, given, objective, prior=prior), rows.to(torch.float64), plan, given, dtype)
+    _fit(Problem(family, given, objective, {"prior": share}, prior), rows.to(torch.float64), plan, given, dtype)
     family.to(dtype)
 
 

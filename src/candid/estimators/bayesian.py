@@ -41,7 +41,8 @@ class BayesianGPRegressor(BayesianGP, LikelihoodChoice):
         Number of inducing points; at most one for each distinct row is used.
     init : {"warm", "kmeans", "random"} or array of shape (M, D), default="warm"
         Where training starts, as for :class:`SparseGPRegressor` or :class:`DeepGPRegressor` (no array with hidden
-        layers); u of the last layer is drawn from its closed form.
+        layers). A warm start of a single layer with normal noise goes on, on more than 200 rows, towards the best
+        inducing points and kernel for u in closed form; u of the last layer is drawn from that.
     sampler : {"sghmc", "hmc", "auto"}, default="sghmc"
         SGHMC, with mini-batches; HMC, whose trajectories see all rows, and are accepted or not, which is for single
         layers; or HMC where it can be, on tables of up to 1000 rows.

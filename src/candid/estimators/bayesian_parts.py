@@ -18,7 +18,7 @@ from candid.estimators.fitting import Setting
 from candid.estimators.gp import GP
 from candid.estimators.inputs import Table
 from candid.families import Inducing, Layers, Linear, MonteCarlo, Posterior, Wiring
-from candid.kernels import Kernel, Scale
+from candid.kernels import Kernel, Scale, networks_in
 from candid.likelihoods import Likelihood
 from candid.parameters import hyperparameters
 from candid.priors import POINT_PRIORS, Box, HyperPrior, attach, complete
@@ -106,6 +106,11 @@ class BayesianParts(GP):
 
     def _make_kernel(self, n_features: int, n_outputs: int, seed: int) -> Kernel:
         kernel = super()._make_kernel(n_features, n_outputs, seed)
+        if any(networks_in(kernel)):
+            raise ValueError(
+                "weights of networks are not sampled; use a kernel without networks, or one of "
+                "SparseGPRegressor(features=...) and DeepGPRegressor(features=...), or their classifiers"
+            )
         if not self._warm and isinstance(self.kernel, str) and isinstance(kernel, Scale):
             kernel.amplitude.set(COLD_AMPLITUDE)
         return kernel

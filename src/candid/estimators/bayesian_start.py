@@ -26,7 +26,7 @@ __all__ = ["ChainStart", "draw_values"]
 # Bounds whose best q(u) is close to the posterior of u under an objective: they treat the residual alike.
 BOUNDS: Mapping[str, str] = MappingProxyType({"fitc": "vfitc", "vfe": "elbo"})
 # Evidences in which u is integrated as an objective has it, and the share of the time that they may take. They see at
-# most so many rows; with fewer than the least number, points would find places for the noise of single rows.
+# most so many rows; with no more than the least number, points would find places for the noise of single rows.
 EVIDENCES: Mapping[str, str] = MappingProxyType({"fitc": "fitc", "vfe": "sgpr"})
 EVIDENCE_SHARE, LEAST_ROWS, MOST_ROWS = 0.25, 200, 5000
 
@@ -74,14 +74,14 @@ class ChainStart:
         if self._warm and setting.start is None:
             start.fit(part.kernel, part.mean)
         points = self._points(start, part.kernel)
-        anew = self._warm and setting.start is None and isinstance(self.init, str)
-        noise = likelihood if anew and isinstance(likelihood, Gaussian) and len(setting.rows) > LEAST_ROWS else None
-        if noise is not None:
-            points = self._improved(part, points, noise)
+        anew = setting.start is None and isinstance(self.init, str) and self.init == "warm"
+        improved = False
+        if anew and isinstance(likelihood, Gaussian) and len(setting.rows) > LEAST_ROWS:
+            points, improved = self._improved(part, points, likelihood), True
         layer = part.layer(points, self._covariance)
         if self._warm:
             # To what the points cannot explain, "fitc" has variances of its own.
-            bound, settled = BOUNDS[self.objective], noise is not None and self.objective == "fitc"
+            bound, settled = BOUNDS[self.objective], improved and self.objective == "fitc"
             start_weights(layer, likelihood, prior, setting.rows, bound, beta=1.0, noise_is_settled=settled)
         return layer
 
@@ -107,7 +107,8 @@ class ChainStart:
             rows, likelihood = rows.subset(some), likelihood.subset(some)
         layer = part.layer(points, "solved")
         time_budget = None if seconds is None else EVIDENCE_SHARE * seconds
-        fit_points(layer, likelihood, self.parts.prior, rows, EVIDENCES[self.objective], self.seed, time_budget)
+        share = rows.total / self.setting.rows.total
+        fit_points(layer, likelihood, self.parts.prior, rows, EVIDENCES[self.objective], self.seed, share, time_budget)
         return layer.points.detach()
 
     def _given_points(self, init: np.ndarray) -> np.ndarray:

@@ -111,7 +111,7 @@ class DeepGP(DeepShape):
             plan = self._plan(setting, problem, seed)
             trial = Plan(**{**vars(plan), "max_epochs": TRIAL_EPOCHS, "schedule": "constant", "patience": None})
             train(problem, setting.rows, trial)
-            reached.append((problem.standing(setting.rows), problem))
+            reached.append((problem.standing(setting.rows, self.batch_size), problem))
         return min(reached, key=lambda pair: pair[0])[1]
 
     def _started(self, setting: Setting, seed: int) -> Problem:
@@ -138,8 +138,8 @@ class DeepGP(DeepShape):
         layers = start.warm(parts, x) if warm else start.cold(parts, x, self.init)
         # From a cold start, networks that draw inducing values are on their own.
         problem = self._problem(self._stack(layers, seed, warm), network, likelihood, prior, setting.rows)
-        if warm and self.propagation == "sampling":
-            quieten(problem, layers[:-1], setting.rows)
+        if warm and self.propagation == "sampling" and len(layers) > 1:
+            quieten(problem, layers[:-1], setting.rows, self.batch_size)
         return problem
 
     def _empty(self, setting: Setting, seed: int, n_points: int) -> Problem:
@@ -151,7 +151,7 @@ class DeepGP(DeepShape):
 
     @property
     def _beta(self) -> float:
-        return usual_beta(self.objective) if self.beta is None else self.beta
+        return usual_beta(self.objective, self.beta)
 
     @property
     def _start_covariance(self) -> str:

@@ -8,7 +8,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -30,11 +29,10 @@ from candid.priors import HyperPrior
 
 __all__ = ["DeepStart", "quieten"]
 
-# Amplitude of hidden GPs; their linear mean functions have values of unit variance.
+# Amplitude of hidden GPs, unless they have to be quieter; their linear mean functions have values of unit variance.
 HIDDEN_AMPLITUDE = 0.1
-# Hidden GPs that cost each row more than so many nats are too loud for the last layer; how often a tenth of their
-# amplitude is tried.
-LOUD, MOST_TENTHS = 1.0, 3
+# Hidden GPs that cost each row so many nats more than quieter ones are too loud; how many tenths are tried.
+LOUD, TENTHS = 1.0, 3
 # Precision of q(v) of hidden GPs, in units of the prior's.
 HIDDEN_PRECISION = 10.0
 # Directions of less than this share of the largest spread do not count in linear regressions.
@@ -194,24 +192,26 @@ def _directions(x: Tensor, y: Tensor, lengths: Tensor, number: int, seed: int) -
     return (directions / torch.where(deviation > 0, deviation, 1.0) / lengths.double().unsqueeze(-1)).to(x)
 
 
-def quieten(problem: Problem, hidden: Sequence[Inducing], rows: Rows) -> None:
-    """Make hidden GPs smaller, in place, as long as a tenth of their amplitude takes a loud part of the loss away.
+def quieten(problem: Problem, hidden: Sequence[Inducing], rows: Rows, batch_size: int) -> None:
+    """Make hidden GPs smaller, in place, where their amplitude costs much more than a tenth of it, or less, would.
 
     Where lengthscales of the last layer are short, what hidden values scatter at random looks like noise of the
-    targets; a noise variance that has once learned that much takes long to come back.
+    targets; a noise variance that has once learned that much takes long to come back. Of a kernel whose amplitude is
+    fixed, or inside a sum, nothing is changed.
     """
-    kernels = [layer.kernel for layer in hidden]
-    loss = problem.standing(rows)
-    for power in range(1, MOST_TENTHS + 1):
-        before = [kernel.state_dict() for kernel in copy.deepcopy(kernels)]
-        for kernel in kernels:
-            _set_amplitude(kernel, HIDDEN_AMPLITUDE * 0.1**power)
-        quieter = problem.standing(rows)
-        if loss - quieter < LOUD:
-            for kernel, state in zip(kernels, before, strict=True):
-                kernel.load_state_dict(state)
-            return
-        loss = quieter
+    amplitudes = [HIDDEN_AMPLITUDE * 0.1**power for power in range(TENTHS + 1)]
+    losses = []
+    for amplitude in amplitudes:
+        _set_amplitudes(hidden, amplitude)
+        losses.append(problem.standing(rows, batch_size))
+    # The loudest that costs next to nothing
+    bearable = [amplitude for amplitude, loss in zip(amplitudes, losses, strict=True) if loss - min(losses) < LOUD]
+    _set_amplitudes(hidden, bearable[0])
+
+
+def _set_amplitudes(layers: Sequence[Inducing], value: float) -> None:
+    for layer in layers:
+        _set_amplitude(layer.kernel, value)
 
 
 def _set_amplitude(kernel: Kernel, value: float) -> None:

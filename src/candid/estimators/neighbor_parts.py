@@ -24,8 +24,8 @@ __all__ = ["NeighborParts"]
 
 #: Objectives that go with a network.
 BEHIND_NETWORKS = ("loo", "mll", "vecchia")
-# Behind a network, neighbours are searched anew after a step for every so many rows, if not sooner: ten times while a
-# short table is trained. Rows that are not each other's neighbours may otherwise get the same features.
+# Behind a network, neighbours are searched anew after a step for every so many rows, if not sooner: at least ten times
+# while a short table is trained. Rows that are not each other's neighbours may otherwise get the same features.
 ROWS_PER_REFRESH = 40
 KINDS: Mapping[str, type[Neighbours]] = MappingProxyType({"loo": Neighbours, "mll": Neighbours, "alc": ALC})
 

@@ -56,7 +56,7 @@ class SparseGP(SparseParts):
 
     @property
     def _beta(self) -> float:
-        return usual_beta(self.objective) if self.beta is None else self.beta
+        return usual_beta(self.objective, self.beta)
 
     @property
     def _collapsed(self) -> bool:

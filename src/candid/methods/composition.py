@@ -36,8 +36,10 @@ DECOUPLED: Mapping[str | None, str] = MappingProxyType(
 )
 
 
-def usual_beta(objective: str) -> float:
-    """What the KL penalty counts unless the user says otherwise: of a bound it is a part, elsewhere a regulariser."""
+def usual_beta(objective: str, given: float | None = None) -> float:
+    """What the KL penalty counts, unless it is given: it is part of a bound, but not of the predictive objective."""
+    if given is not None:
+        return given
     return 0.2 if objective == "predictive" else 1.0
 
 
