@@ -13,7 +13,7 @@ import candid
 from candid import BayesianGPRegressor, ExactGPRegressor, make_gp
 from candid.estimators import bayesian_start
 from candid.estimators.chains import chains_for
-from candid.kernels import Deep
+from candid.kernels import RBF, Deep
 from candid.priors import LogNormal
 
 SHORT = {"n_chains": 1, "n_inducing": 8, "max_epochs": 10, "burn_in": 30, "n_samples": 6, "thin": 3, "random_state": 0}
@@ -253,7 +253,7 @@ def test_lengths_grow_with_the_table():
 
 def test_networks_are_refused(table):
     with pytest.raises(ValueError, match="weights of networks are not sampled"):
-        BayesianGPRegressor(kernel=Deep((4, 2), "rbf"), **SHORT).fit(*table)
+        BayesianGPRegressor(kernel=Deep((4, 2), RBF()), **SHORT).fit(*table)
 
 
 class TestWhereChainsStart:
