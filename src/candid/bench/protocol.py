@@ -94,9 +94,11 @@ def _cover(name: str, chosen: tuple[str, ...]) -> Dataset:
     return replace(data, name=name, y=np.isin(data.y, numbers).astype(np.int64), classes=("other", name))
 
 
-#: Data sets that are made of others. In covtype 1 is spruce or fir, 6 Douglas fir, 2 lodgepole pine, 3 ponderosa pine.
+#: Data sets that are made of others. In covtype 1 is spruce or fir, 6 Douglas fir, 2 lodgepole pine, 3 ponderosa pine;
+#: cardio has ten patterns of heartbeats, where cardiotocography by itself has three diagnoses.
 DERIVED: Mapping[str, Callable[[], Dataset]] = MappingProxyType(
     {
+        "cardio": lambda: replace(load("cardiotocography", target="y_pattern"), name="cardio"),
         "covtype_fir": lambda: _cover("covtype_fir", ("1", "6")),
         "covtype_pine": lambda: _cover("covtype_pine", ("2", "3")),
     }

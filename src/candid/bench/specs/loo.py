@@ -13,6 +13,7 @@ NEAREST = ("loo-k", "mll-k", "vecchia", "swsgp", "alc")
 # The paper has no figures of the last two.
 BINARY = ("titanic", "bank", "spambase", "musk2", "adult", "covtype_fir", "covtype_pine", "banana", "higgs_11k")
 SEVERAL = (
+    "cardio",
     "abalone",
     "winequality",
     "pageblocks",
