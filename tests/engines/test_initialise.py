@@ -154,6 +154,17 @@ def evidence_problem(rows: Rows, dtype: torch.dtype, objective: str) -> Problem:
     return Problem(family, likelihood, objective).double()
 
 
+@pytest.mark.parametrize(("share", "counts"), [(1.0, True), (1e-12, False)])
+def test_a_prior_counts_as_much_as_the_share_of_rows(share, counts):
+    rows = random_rows(40, seed=4)
+    kernel, mean, likelihood = parts(rows, torch.float64)
+    family = Inducing(kernel, mean, rows.x[:4].unsqueeze(0), Solved(4, (1,)), 1e-8).double()
+    prior = attach(kernel, {"lengthscale": LogNormal(5.0, 1e-3)})
+    fit_points(family, likelihood, prior, rows, "sgpr", seed=0, share=share)
+    at_the_prior = bool(((kernel.base.lengthscale.value - 5.0).abs() < 0.1).all())
+    assert at_the_prior == counts
+
+
 @pytest.mark.parametrize("objective", ["fitc", "sgpr"])
 def test_points_move_to_the_maximum_of_an_evidence(objective):
     """With kernel and mean: no gradient of the evidence is left. Single precision gets nearly as far; noise rests."""

@@ -204,9 +204,9 @@ def quieten(problem: Problem, hidden: Sequence[Inducing], rows: Rows, batch_size
     for amplitude in amplitudes:
         _set_amplitudes(hidden, amplitude)
         losses.append(problem.standing(rows, batch_size))
-    # The loudest that costs next to nothing
-    bearable = [amplitude for amplitude, loss in zip(amplitudes, losses, strict=True) if loss - min(losses) < LOUD]
-    _set_amplitudes(hidden, bearable[0])
+    # The loudest that costs next to nothing; where no loss is a number, the quietest
+    bearable = (amplitude for amplitude, loss in zip(amplitudes, losses, strict=True) if loss - min(losses) < LOUD)
+    _set_amplitudes(hidden, next(bearable, amplitudes[-1]))
 
 
 def _set_amplitudes(layers: Sequence[Inducing], value: float) -> None:

@@ -39,9 +39,9 @@ class NeighborGPClassifier(NeighborGP, GPClassifier):
         k; in a shorter table, all other rows are neighbours. "auto" trains with 32, 64, 128 and 256 and keeps the model
         with the best NLL of held-out rows, which are a tenth unless ``validation_fraction`` says otherwise.
     beta : float, default=0.1
-        What the divergence of ω counts. With one, as published, functions are held back: rows with ω close to the prior
-        make no probability much larger than 0.9, whatever their neighbours say. Labels that are mostly noise are
-        predicted a little better with one, classes that hardly overlap with 0.01.
+        What the divergence of ω counts. With one, as published, functions are held back: with ω close to the prior,
+        log-odds stay within about ±3.6, whatever the neighbours say. Labels that are mostly noise are predicted a
+        little better with one, classes that hardly overlap with 0.01.
     likelihood : {"auto", "one-against-all"}, default="auto"
         "one-against-all" has a latent function for each class even if there are two.
     init : {"warm", "cold"}, default="warm"
