@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -11,7 +13,7 @@ from candid.bench import contenders as contenders_room
 from candid.bench.case import Case, Sample
 from candid.bench.contenders import ACTIVITIES, gpytorch_action, our_action
 from candid.bench.speed import Measurement, all_goals, machine_rate
-from candid.bench.timing import Stopwatch, interleaved_medians
+from candid.bench.timing import Stopwatch, interleaved_medians, turns_of
 from candid.methods import METHODS
 
 TIMED = [name for name in ("svgp", "ppgpr-chol", "ppgpr-mf", "ppgpr-delta", "ppgpr-mfd") if name in METHODS]
@@ -115,9 +117,7 @@ def test_layers_cost_as_much_as_their_gps():
 
 def test_contenders_take_turns():
     calls = []
-    interleaved_medians(
-        {"a": lambda: calls.append("a"), "b": lambda: calls.append("b")}, repeats=3, warm_up=1, turn=0.0
-    )
+    interleaved_medians({name: turns_of(partial(calls.append, name)) for name in "ab"}, repeats=3, warm_up=1, turn=0.0)
     assert calls == ["a", "b", "a", "b", "a", "b", "a", "b"]
 
 
@@ -125,7 +125,7 @@ def test_short_calls_fill_their_turn(monkeypatch):
     clock = iter(range(1000))
     monkeypatch.setattr("candid.bench.timing.time.perf_counter", lambda: float(next(clock)))
     calls = []
-    medians = interleaved_medians({"a": lambda: calls.append("a")}, repeats=2, warm_up=0, turn=3.0)
+    medians = interleaved_medians({"a": turns_of(partial(calls.append, "a"))}, repeats=2, warm_up=0, turn=3.0)
     assert len(calls) == 6
     assert medians == {"a": 1.0}
 

@@ -23,7 +23,7 @@ from candid.likelihoods import Gaussian
 from candid.marginal import Batch, Marginal
 from candid.weights import WEIGHTS
 
-__all__ = ["ACTIVITIES", "Action", "TrainingStep", "gpytorch_action", "our_action"]
+__all__ = ["ACTIVITIES", "Action", "TrainingStep", "gpytorch_action", "has_gpytorch", "our_action"]
 
 Action = Callable[[], object]
 
@@ -78,7 +78,7 @@ def our_action(activity: str, case: Case, sample: Sample) -> Action:
 
 def gpytorch_action(activity: str, case: Case, sample: Sample) -> Action | None:
     """The activity in GPyTorch with its default settings, float32; None if GPyTorch is not installed."""
-    if find_spec("gpytorch") is None:
+    if not has_gpytorch():
         return None
     if case.deep:
         from candid.bench.gpytorch_deep import deep_loss
@@ -99,6 +99,11 @@ def gpytorch_action(activity: str, case: Case, sample: Sample) -> Action | None:
     model.eval()
     x = sample.new_x if activity.startswith("predict") else sample.new_x[:1]
     return lambda: model.moments(x)
+
+
+def has_gpytorch() -> bool:
+    """Whether it is installed."""
+    return find_spec("gpytorch") is not None
 
 
 def _family(case: Case, sample: Sample) -> Family:

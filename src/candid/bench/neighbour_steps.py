@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from candid.bench.contenders import TrainingStep
-from candid.bench.timing import interleaved_medians
+from candid.bench.timing import interleaved_medians, turns_of
 from candid.engines import keep_freed_memory
 from candid.families import make_mean
 from candid.families.local import local_marginal
@@ -113,7 +113,7 @@ def measure_steps(
         if can_compile(model.x[model.near]):
             contenders["compiled"] = closed_moments
         steps = {name: _step(copy.deepcopy(model), moments) for name, moments in contenders.items()}
-        seconds = interleaved_medians(steps, repeats)
+        seconds = interleaved_medians({name: turns_of(step) for name, step in steps.items()}, repeats)
         times.append(StepTimes(k, seconds["autograd"], seconds["torch"], seconds.get("compiled")))
     return times
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import torch
 
 from candid.bench.case import Case, Sample
-from candid.bench.contenders import ACTIVITIES, gpytorch_action, our_action
-from candid.bench.timing import GEMM_FLOPS, interleaved_medians, make_gemm
+from candid.bench.contenders import ACTIVITIES, has_gpytorch, our_action
+from candid.bench.own_process import OwnProcess
+from candid.bench.timing import GEMM_FLOPS, interleaved_medians, make_gemm, turns_of
 from candid.engines import keep_freed_memory
 from candid.methods import METHODS
 
@@ -113,7 +114,8 @@ def measure(
         Hears what is being measured.
     """
     keep_freed_memory()
-    return [_measure(goal, repeats, n_new, tell) for goal in goals]
+    with OwnProcess() as peer:
+        return [_measure(goal, peer if has_gpytorch() else None, repeats, n_new, tell) for goal in goals]
 
 
 def machine_rate(measurements: Sequence[Measurement], precision: torch.dtype) -> float:
@@ -126,15 +128,15 @@ def precision_of(goal: Goal) -> torch.dtype:
     return torch.float32 if goal.activity in ("step", "predict32") else torch.float64
 
 
-def _measure(goal: Goal, repeats: int, n_new: int, tell: Callable[[str], None]) -> Measurement:
+def _measure(goal: Goal, peer: OwnProcess | None, repeats: int, n_new: int, tell: Callable[[str], None]) -> Measurement:
     case = goal.case
     tell(f"{ACTIVITIES[goal.activity]}, {case.method}, M = {case.n_inducing}, D = {case.n_features} …")
     sample = Sample.draw(case, n_new)
     actions = {"ours": our_action(goal.activity, case, sample), "gemm": make_gemm(precision_of(goal))}
-    theirs = gpytorch_action(goal.activity, case, sample)
-    if theirs is not None:
-        actions["theirs"] = theirs
-    seconds = interleaved_medians(actions, repeats)
+    turns = {name: turns_of(action) for name, action in actions.items()}
+    if peer is not None:
+        turns["theirs"] = peer.turns_of(goal.activity, case, n_new)
+    seconds = interleaved_medians(turns, repeats)
     flops = {"step": case.step_flops(), "predict32": case.predict_flops(n_new), "predict64": case.predict_flops(n_new)}
     return Measurement(
         goal=goal,

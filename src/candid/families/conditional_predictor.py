@@ -60,7 +60,7 @@ class ConditionalPredictor(BasisPredictor):
     def marginal(self, x: Float[Tensor, "*#chains n d"], mean_only: bool = False) -> Marginal:
         derived, inputs = self._derived, for_each_gp(x)
         of_mean = derived.of_mean(inputs)
-        mean = self._mean(x, of_mean)
+        mean = self._mean(x, self._latent(of_mean))
         nothing = torch.zeros_like(mean)
         if mean_only:
             return Marginal(mean, nothing, nothing)
@@ -82,7 +82,7 @@ class ConditionalPredictor(BasisPredictor):
         if derived.amplitude is not None:
             covariance = covariance * derived.amplitude[..., None, None]
         # Rounding leaves the two triangles a little apart, which matters where nearly everything cancels.
-        return Joint(self._mean(x, of_mean), 0.5 * (covariance + covariance.mT))
+        return Joint(self._mean(x, self._latent(of_mean)), 0.5 * (covariance + covariance.mT))
 
     @cached_property
     @torch.inference_mode(False)

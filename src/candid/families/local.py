@@ -24,8 +24,9 @@ from torch import Tensor
 
 from candid.families.axes import for_each_gp
 from candid.families.means import Mean
-from candid.kernels import RBF, Kernel, Matern12, Matern32, Matern52, Stationary
-from candid.linalg import CompiledProfile, can_compile, condition, condition_stationary
+from candid.kernels import Kernel, Stationary
+from candid.kernels.compiled import COMPILED
+from candid.linalg import can_compile, condition, condition_stationary
 from candid.marginal import Marginal
 
 __all__ = ["local_marginal"]
@@ -34,11 +35,6 @@ __all__ = ["local_marginal"]
 GROUP_ENTRIES = 2**19
 # Entries of the inputs of neighbours that are looked up at once.
 INPUT_ENTRIES = 2**20
-# In the order of the numbers that machine code gives them.
-COMPILED = {
-    kernel.profile: CompiledProfile(number, kernel.profile.stretch, kernel.profile.slope)
-    for number, kernel in enumerate((RBF, Matern12, Matern32, Matern52))
-}
 
 
 class _Neighbourhoods(NamedTuple):

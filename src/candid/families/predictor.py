@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from candid.families.axes import for_each_gp
 from candid.families.means import Mean, mean_from_spec
+from candid.families.one_row import OneRow
 from candid.families.squares import SignedSquares
 from candid.kernels import Embedding, Kernel, kernel_from_spec, unfold
 from candid.kernels.bound import CrossCovariance, bind
@@ -128,14 +129,11 @@ class BasisPredictor(Predictor):
         """See :meth:`Predictor.marginal`; the mean function may see inputs of its own, ``mean_x``."""
         derived = self._derived
         (rows,) = derived.embed(for_each_gp(x))
-        cross = derived.at_points_of_mean(rows)
-        mean = self._mean(x if mean_x is None else mean_x, cross)
+        latent, variance = self._unit_moments(rows, mean_only)
+        mean = self._mean(x if mean_x is None else mean_x, latent)
         nothing = torch.zeros_like(mean)
-        if mean_only:
+        if variance is None:
             return Marginal(mean, nothing, nothing)
-        # s(k(x,x) − Σ_j sign_j (G k)_j²)
-        explained = self.explained.diagonal(self._cross_of_variance(rows, cross))
-        variance = (derived.unit.diagonal(rows) - explained).clamp_min(0.0)
         if derived.amplitude is not None:
             variance = derived.amplitude.unsqueeze(-1) * variance
         return Marginal(mean, variance.mT, nothing)
@@ -150,12 +148,29 @@ class BasisPredictor(Predictor):
         if derived.amplitude is not None:
             covariance = covariance * derived.amplitude[..., None, None]
         # Rounding leaves the two triangles a little apart, which matters where nearly everything cancels.
-        mean = self._mean(x if mean_x is None else mean_x, cross)
+        mean = self._mean(x if mean_x is None else mean_x, self._latent(cross))
         return Joint(mean, 0.5 * (covariance + covariance.mT))
 
-    def _mean(self, x: Tensor, cross: Tensor) -> Tensor:
+    def _unit_moments(self, rows: Tensor, mean_only: bool) -> tuple[Tensor, Tensor | None]:
+        """kᵀ c and, unless ``mean_only``, the variance before it is multiplied by s (…, output, row)."""
+        derived = self._derived
+        if derived.one_row is not None and derived.one_row.takes(rows):
+            moments = derived.one_row(rows, mean_only).view(-1, 1, 1)
+            return moments[0], None if mean_only else moments[1]
+        cross = derived.at_points_of_mean(rows)
+        if mean_only:
+            return self._latent(cross), None
+        # k(x,x) − Σ_j sign_j (G k)_j²
+        explained = self.explained.diagonal(self._cross_of_variance(rows, cross))
+        return self._latent(cross), (derived.unit.diagonal(rows) - explained).clamp_min(0.0)
+
+    def _mean(self, x: Tensor, latent: Tensor) -> Tensor:
         # mu(x) + kᵀ c
-        return self.mean(x) + (self.coefficients.unsqueeze(-2) @ cross).squeeze(-2).mT
+        return self.mean(x) + latent.mT
+
+    def _latent(self, cross: Tensor) -> Tensor:
+        # kᵀ c
+        return (self.coefficients.unsqueeze(-2) @ cross).squeeze(-2)
 
     def _cross_of_variance(self, rows: Tensor, cross: Tensor) -> Tensor:
         """Kernel values at the last points, which are among those of the mean if it uses all points."""
@@ -178,7 +193,9 @@ class BasisPredictor(Predictor):
         at_mean, at_variance = (
             bind(unit, points[..., some, :]) for some in (slice(n_mean), slice(first_of_variance, None))
         )
-        return _Derived(amplitude, unit, embed, at_mean, at_variance, first_of_variance)
+        basis = unit, points, self.coefficients, self.explained
+        one_row = OneRow(*basis) if OneRow.can_be_made(*basis) else None
+        return _Derived(amplitude, unit, embed, at_mean, at_variance, first_of_variance, one_row)
 
     def _forget(self) -> None:
         vars(self).pop("_derived", None)
@@ -228,3 +245,4 @@ class _Derived:
     at_points_of_mean: CrossCovariance
     at_points_of_variance: CrossCovariance
     first_of_variance: int
+    one_row: OneRow | None

@@ -23,6 +23,7 @@ from candid.linalg.stationary_conditional import (
     CompiledProfile,
     can_compile,
     condition_stationary,
+    machine_code_takes,
     without_machine_code,
 )
 from candid.linalg.subset import Inferred, infer
@@ -50,6 +51,7 @@ __all__ = [
     "kernel_coefficients",
     "low_rank_log_density",
     "lower_product",
+    "machine_code_takes",
     "nearest",
     "normal_log_density",
     "project",

@@ -56,12 +56,12 @@ def covariances(profile, q, largest, k, w):
 
 @inlined
 @no_type_check
-def squared_distances(a, first, i, q):
-    """‖a_i − a_j‖² for the points j from ``first`` on; four features at a time."""
+def squared_distances(a, first, row, q):
+    """‖row − a_j‖² for the points j from ``first`` on, columns of a; four features at a time."""
     for j in range(q.shape[0]):
         q[j] = 0
     for d in range(0, a.shape[0], 4):
-        t0, t1, t2, t3 = a[d, i], a[d + 1, i], a[d + 2, i], a[d + 3, i]
+        t0, t1, t2, t3 = row[d], row[d + 1], row[d + 2], row[d + 3]
         a0, a1, a2, a3 = a[d, first:], a[d + 1, first:], a[d + 2, first:], a[d + 3, first:]
         for j in range(q.shape[0]):
             x0, x1, x2, x3 = a0[j] - t0, a1[j] - t1, a2[j] - t2, a3[j] - t3
@@ -223,7 +223,7 @@ def fill(profile, a, n, lanes, largest, diagonal, right, q, u, w):
     for i in range(size):
         first = i - i % lanes
         if i < n:
-            squared_distances(a, first, i, q[first:])
+            squared_distances(a, first, a[:, i], q[first:])
             covariances(profile, q[first:], largest, u[i, first:], w[i, first:])
             u[i, n:size] = 0
             u[i, size + 2 :] = 0

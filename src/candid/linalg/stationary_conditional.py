@@ -32,7 +32,14 @@ from torch import Tensor
 
 from candid.linalg.autograd import first_order
 
-__all__ = ["MOST_NEIGHBOURS", "CompiledProfile", "can_compile", "condition_stationary", "without_machine_code"]
+__all__ = [
+    "MOST_NEIGHBOURS",
+    "CompiledProfile",
+    "can_compile",
+    "condition_stationary",
+    "machine_code_takes",
+    "without_machine_code",
+]
 
 # Pieces of work for each thread: one that is held up leaves its share to the others.
 PIECES = 4
@@ -66,16 +73,22 @@ def _numba_is_there() -> bool:
     return find_spec("numba") is not None
 
 
-def can_compile(points: Tensor) -> bool:
-    """Whether machine code can take neighbours like these, …×k×D: on the processor, and not learned."""
+def machine_code_takes(values: Tensor) -> bool:
+    """Whether machine code can read such a tensor: on the processor, neither learned nor transformed or traced."""
     return (
-        points.device.type == "cpu"
-        and points.dtype in (torch.float32, torch.float64)
-        and 0 < points.shape[-2] <= MOST_NEIGHBOURS
-        and not (points.requires_grad and torch.is_grad_enabled())
+        values.device.type == "cpu"
+        and values.dtype in (torch.float32, torch.float64)
+        and not (values.requires_grad and torch.is_grad_enabled())
         and _allowed.get()
         and _numba_is_there()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(values)
+        and not (torch.jit.is_tracing() or torch.compiler.is_compiling())
     )
+
+
+def can_compile(points: Tensor) -> bool:
+    """Whether machine code can take neighbours like these, …×k×D."""
+    return 0 < points.shape[-2] <= MOST_NEIGHBOURS and machine_code_takes(points)
 
 
 def condition_stationary(
