@@ -71,6 +71,18 @@ def test_inputs_may_be_scaled_to_a_range(table):
         assert np.corrcoef(scaled[:, 0], standardised[:, 0])[0, 1] == pytest.approx(1)
 
 
+def test_flights_without_the_times_of_the_schedule(table, monkeypatch):
+    """From these and the times of the flight, how late it is would follow by a subtraction."""
+    names = ("day", "sched_dep", "sched_arr", "dep_time")
+    flights = replace(
+        table, X=np.arange(240.0).reshape(60, 4), feature_names=names, task="classification", y=np.arange(60) % 2
+    )
+    monkeypatch.setattr("candid.bench.protocol.load", lambda name: flights)
+    data = load_data(["flights2024"], "classification")["flights2024"]
+    assert data.feature_names == ("day", "dep_time")
+    np.testing.assert_array_equal(data.X, flights.X[:, [0, 3]])
+
+
 def test_of_a_long_table_the_same_rows_are_taken_for_every_split(table):
     taken = [make_parts(table, split, PROPORTIONS, most_rows=20) for split in (0, 1)]
     assert [len(parts.x) for parts in taken] == [15, 15]

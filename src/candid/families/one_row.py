@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 
-import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
@@ -38,10 +37,12 @@ class OneRow:
         self._parts = [part.detach().contiguous().numpy() for part in parts]
 
     @staticmethod
-    def can_be_made(kernel: Kernel, points: Tensor, coefficients: Tensor, explained: SignedSquares) -> bool:
-        """Whether there is one GP, and machine code for it."""
-        known = isinstance(kernel, Stationary) and kernel.profile in COMPILED and machine_code_takes(points)
-        return known and points.numel() > 0 and math.prod((*points.shape[:-2], *coefficients.shape[:-1])) == 1
+    def of_basis(kernel: Kernel, points: Tensor, coefficients: Tensor, explained: SignedSquares) -> OneRow | None:
+        """That of a predictor with this basis, if there is one GP and machine code for it."""
+        one_gp = points.numel() > 0 and math.prod((*points.shape[:-2], *coefficients.shape[:-1])) == 1
+        if one_gp and isinstance(kernel, Stationary) and kernel.profile in COMPILED and machine_code_takes(points):
+            return OneRow(kernel, points, coefficients, explained)
+        return None
 
     def takes(self, x: Tensor) -> bool:
         """Whether this is a single row after many others, and nothing is to be learned from it."""

@@ -193,8 +193,7 @@ class BasisPredictor(Predictor):
         at_mean, at_variance = (
             bind(unit, points[..., some, :]) for some in (slice(n_mean), slice(first_of_variance, None))
         )
-        basis = unit, points, self.coefficients, self.explained
-        one_row = OneRow(*basis) if OneRow.can_be_made(*basis) else None
+        one_row = OneRow.of_basis(unit, points, self.coefficients, self.explained)
         return _Derived(amplitude, unit, embed, at_mean, at_variance, first_of_variance, one_row)
 
     def _forget(self) -> None:

@@ -81,7 +81,7 @@ def machine_code_takes(values: Tensor) -> bool:
         and not (values.requires_grad and torch.is_grad_enabled())
         and _allowed.get()
         and _numba_is_there()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(values)
+        and not torch._C._functorch.is_functorch_wrapped_tensor(values)  # pyright: ignore[reportAttributeAccessIssue]
         and not (torch.jit.is_tracing() or torch.compiler.is_compiling())
     )
 
