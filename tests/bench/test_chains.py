@@ -1,0 +1,45 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from candid.bench.chains import CASES, ChainCase, measure_chains
+
+
+@pytest.fixture
+def fits(monkeypatch):
+    """Estimators as they were fitted."""
+    from candid.bench import chains as room
+
+    seen = []
+
+    class Watched(room.BayesianGPRegressor):
+        def fit(self, x, y):
+            seen.append(self)
+            return super().fit(x, y)
+
+    monkeypatch.setattr(room, "BayesianGPRegressor", Watched)
+    return seen
+
+
+@pytest.mark.parametrize("case", [ChainCase("none", 120, 2, 1, 4, 40), ChainCase("none", 120, 2, 2, 1, 40)])
+def test_steps_and_rows_per_second(case, fits):
+    told = []
+    (speed,) = measure_chains([case], n_inducing=6, n_samples=16, tell=told.append)
+    (gp,) = fits
+    assert gp.samples_["u"].shape[:2] == (case.n_chains, 16 // case.n_chains)
+    assert len(gp.hidden_widths) == case.n_layers - 1
+    sampling = [record for record in gp.history_ if record.get("phase") == "sampling"]
+    # No epoch has more than its three steps.
+    assert speed.steps <= 3 / min(later["seconds"] - earlier["seconds"] for earlier, later in pairwise(sampling))
+    assert speed.steps >= 1 / max(later["seconds"] - earlier["seconds"] for earlier, later in pairwise(sampling))
+    assert speed.rows > 0
+    assert "none" in told[0]
+
+
+def test_a_table_that_is_not_here_is_made_up(monkeypatch):
+    monkeypatch.delenv("CANDID_DATA", raising=False)
+    x, y = CASES[0].table()
+    assert x.shape == (11_934, 16)
+    assert y.shape == (11_934,)
