@@ -18,8 +18,8 @@ __all__ = ["chains"]
 
 COLUMNS = ("data", "layers", "chains", "batch", "steps per second", "published", "rows per second")
 LEGEND = (
-    "A step moves all chains. published: by eight cores (Rossi et al. 2021). rows: predicted from all samples, mean and "
-    "standard deviation, in float64."
+    "A step moves all chains. published: by eight cores (Rossi et al. 2021). rows: predicted from all samples, mean "
+    "and standard deviation, in float64."
 )
 
 
