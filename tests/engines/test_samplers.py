@@ -26,6 +26,9 @@ class Inert(nn.Module):
 
     def refresh(self, step: int) -> None: ...
 
+    def common_parameters(self) -> list[nn.Parameter]:
+        return []
+
 
 class NormalMean(nn.Module):
     """y_n ~ N(x, Λ⁻¹), x ~ N(0, I): the posterior of x is normal, with precision I + NΛ."""
@@ -205,6 +208,9 @@ def test_the_window_remembers_the_last_values_and_puts_the_present_one_back():
 
         def weight_parameters(self):
             return [self.u]
+
+        def common_parameters(self):
+            return []
 
         def loss(self, batch) -> torch.Tensor:
             self.seen.append(float(self.u.detach()))

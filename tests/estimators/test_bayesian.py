@@ -13,6 +13,7 @@ import candid
 from candid import BayesianGPRegressor, ExactGPRegressor, make_gp
 from candid.estimators import bayesian_start
 from candid.estimators.chains import chains_for
+from candid.estimators.diagnostics import diagnostics
 from candid.kernels import RBF, Deep
 from candid.priors import LogNormal
 
@@ -91,6 +92,21 @@ def test_diagnostics_of_one_chain(table):
     assert np.isfinite(gp.diagnostics_["u"]["rhat"])
 
 
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_an_entry_that_does_not_move_is_not_hidden_by_others(place):
+    pytest.importorskip("arviz")
+    draws = np.random.default_rng(0).normal(size=(4, 50, 3))
+    assert diagnostics({"z": draws})["z"]["rhat"] < 1.1
+    draws[:, :, place] = 1.0
+    assert np.isnan(diagnostics({"z": draws})["z"]["rhat"])
+
+
+def test_one_sample_tells_nothing(table):
+    pytest.importorskip("arviz")
+    gp = BayesianGPRegressor(sample=("u",), **{**SHORT, "n_samples": 1}).fit(*table)
+    assert np.isnan(gp.diagnostics_["u"]["rhat"])
+
+
 def test_inference_data(gp, table):
     pytest.importorskip("arviz")
     posterior = gp.to_inference_data(table[0][:3]).posterior
@@ -119,6 +135,25 @@ def test_only_what_was_asked_for_is_sampled(table):
     with_z = BayesianGPRegressor(sample=("u", "z"), inducing_prior="strauss", **SHORT).fit(*table)
     assert with_z.samples_.keys() == {"u", "z"}
     assert len(with_z._fitted.problem.prior.places) == 1
+
+
+def test_chains_have_in_common_what_is_not_sampled(table):
+    for sample, optimizer in ((("u",), "window"), (("u",), "adam"), (("u", "theta"), "adam")):
+        gp = BayesianGPRegressor(sample=sample, optimizer=optimizer, **TWO_CHAINS).fit(*table)
+        family = gp._fitted.problem.family
+        assert torch.equal(*family.inner.points)
+        assert torch.equal(*family.inner.kernel.amplitude.raw) == ("theta" not in sample)
+        assert not torch.equal(*family.inner.weights.mean)
+
+
+def test_noise_alone(table):
+    gp = BayesianGPRegressor(sample=("noise",), **TWO_CHAINS).fit(*table)
+    assert gp.samples_.keys() == {"noise"}
+    p = gp.predict_distribution(table[0])
+    assert p.means.shape == (60, 12)
+    # Sites are draws of all chains, one draw after the other.
+    expected = table[1].std() * np.sqrt(gp.samples_["noise"][..., 0, 0]).T.ravel()
+    np.testing.assert_allclose(p.noise_stds[0], expected, rtol=1e-5)
 
 
 def test_given_priors_stay(table):
@@ -219,6 +254,8 @@ def test_inducing_points_that_are_given(table):
         ({"objective": "elbo"}, "objective must be one of fitc, vfe"),
         ({"hidden_widths": (0,)}, "numbers of GPs in each hidden layer"),
         ({"optimizer": "window"}, "with sample=\\('u',\\)"),
+        ({"sample": ("noise",), "alpha": 0.1}, "there is nothing to sample"),
+        ({"sample": ("theta",), "fixed": ("lengthscale", "amplitude", "constant")}, "there is nothing to sample"),
     ],
 )
 def test_mistakes(options, message, table):
@@ -232,6 +269,9 @@ def test_outputs_that_share_latent_functions(table):
     gp = BayesianGPRegressor(outputs="coregionalised", n_latents=1, **TWO_CHAINS).fit(X, both)
     assert gp.samples_["u"].shape == (2, 6, 1, 8)
     assert gp.predict(X).shape == (60, 2)
+    f = gp.to_inference_data(X[:3]).posterior["f"]
+    assert f.shape == (2, 6, 3, 2)
+    np.testing.assert_allclose(f.mean(("chain", "draw")), gp.predict(X[:3]), rtol=1e-6)
     with pytest.raises(ValueError, match="leave 'noise' out of sample"):
         BayesianGPRegressor(outputs="coregionalised", sample=("u", "noise"), **SHORT).fit(X, both)
 
@@ -249,11 +289,20 @@ def test_lengths_grow_with_the_table():
     assert (deep.n_chains, deep.n_samples) == (1, 64)
     assert deep.burn_in > short.burn_in
     assert chains_for(50, 1000, warm=True, n_chains=2).n_samples == 32
+    hmc = chains_for(1000, 1000, warm=True, hmc=True)
+    assert (hmc.burn_in, hmc.thin) == (-(-middle.burn_in // 4), -(-middle.thin // 12))
+    assert hmc.n_samples == middle.n_samples
 
 
 def test_networks_are_refused(table):
     with pytest.raises(ValueError, match="weights of networks are not sampled"):
         BayesianGPRegressor(kernel=Deep((4, 2), RBF()), **SHORT).fit(*table)
+
+
+def test_kernels_of_gpytorch_are_refused(table):
+    gpytorch = pytest.importorskip("gpytorch")
+    with pytest.raises(ValueError, match="a kernel of GPyTorch cannot be sampled"):
+        BayesianGPRegressor(kernel=gpytorch.kernels.RBFKernel(), **SHORT).fit(*table)
 
 
 class TestWhereChainsStart:

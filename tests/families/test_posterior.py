@@ -9,7 +9,14 @@ import pytest
 import torch
 
 from candid.families import Posterior, predictor_from_spec
-from small_models import chained, random_rows, sparse_problem
+from small_models import (
+    chained,
+    conditional_problem,
+    decoupled_problem,
+    orthogonal_problem,
+    random_rows,
+    sparse_problem,
+)
 
 ROWS = random_rows(12, n_features=2, n_outputs=2, seed=4)
 NEW = random_rows(5, n_features=2, seed=5).x
@@ -46,6 +53,35 @@ def test_chains_start_alike(single):
     assert problem.n_chains == problem.family.n_chains == N_CHAINS
     torch.testing.assert_close(problem.losses(batch), single.losses(batch).expand(N_CHAINS), rtol=1e-10, atol=1e-10)
     assert problem.standing(ROWS) == pytest.approx(single.standing(ROWS), rel=1e-10)
+
+
+@pytest.mark.parametrize("objective", ["predictive", "elbo"])
+@pytest.mark.parametrize("build", [decoupled_problem, orthogonal_problem, conditional_problem])
+def test_chains_of_any_inducing_family_are_models_side_by_side(build, objective, draw):
+    single = build(ROWS, "delta", objective=objective, seed=6)
+    chains = chained(copy.deepcopy(single), N_CHAINS)
+    with torch.no_grad():
+        for parameter in chains.family.parameters():
+            parameter.add_(0.1 * draw(*parameter.shape))
+    batch, tensors = ROWS.whole(), chains.family.state_dict()
+    losses = chains.losses(batch)
+    gradients = torch.autograd.grad(losses.sum(), chains.family.weight_parameters())
+    for chain in range(N_CHAINS):
+        alone = copy.deepcopy(single)
+        alone.family = at(single, tensors, chain)
+        loss = alone.loss(batch)
+        torch.testing.assert_close(losses[chain], loss, rtol=1e-7, atol=1e-9)
+        for together, own in zip(gradients, torch.autograd.grad(loss, alone.family.weight_parameters()), strict=True):
+            torch.testing.assert_close(together[chain], own, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("sampled", [("u",), ("u", "theta"), ("z",), ("u", "theta", "z")])
+def test_what_chains_have_in_common(sampled):
+    family = Posterior(sparse_problem(ROWS, "delta", "predictive", "rbf", n_points=4).family, 2, sampled)
+    kinds = {"inner.weights.mean": "u", "inner.points": "z"}
+    names = {id(parameter): name for name, parameter in family.named_parameters()}
+    common = {names[id(parameter)] for parameter in family.common_parameters()}
+    assert common == {name for name in names.values() if kinds.get(name, "theta") not in sampled}
 
 
 def test_before_there_are_samples_the_chains_predict(single, chains):

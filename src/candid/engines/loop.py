@@ -86,6 +86,10 @@ class _Run:
             self.sampling_rates = {group: plan.sampling.rates.get(group, plan.lr) for group in named}
             groups = problem.groups("network" in named, "likelihood" in named)
             self.samplers = make_steppers(named, groups, self.sampling_rates)
+            if not any(stepper.samples for stepper in self.samplers.values()):
+                raise ValueError(
+                    "there is nothing to sample: what should be sampled is fixed or known, or the model does not have it"
+                )
         self.draws = Draws(problem, self.samplers.values())
         self.state, self.stopping = State(), EarlyStopping(plan.patience)
         self.per_epoch = n_batches(len(rows), plan.batch_size)

@@ -31,6 +31,7 @@ class Moment:
         self.problem.zero_grad(set_to_none=True)
         loss = self.problem.loss(self.batch)
         loss.backward()
+        self._share()
         return float(loss.detach())
 
     def of_chains(self) -> Tensor:
@@ -39,4 +40,12 @@ class Moment:
         with torch.enable_grad():
             losses = self.problem.losses(self.batch)
             losses.sum().backward()
+        self._share()
         return losses.detach().reshape(-1)
+
+    @torch.no_grad()
+    def _share(self) -> None:
+        """Chains learn together what they have in common: from the average of their gradients."""
+        for parameter in self.problem.family.common_parameters():
+            if parameter.grad is not None:
+                parameter.grad.copy_(parameter.grad.mean(0, keepdim=True).expand_as(parameter.grad))

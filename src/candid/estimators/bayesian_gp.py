@@ -77,7 +77,7 @@ class BayesianGP(BayesianParts):
             setting = replace(setting, start=setting.start.middle())
         parts = self._make_parts(setting, seed)
         started = ChainStart(setting, parts, seed, self.n_inducing, self.init, self.objective).layers()
-        n_chains = self._chains(len(setting.rows), self.batch_size).n_chains
+        n_chains = self._chains(len(setting.rows), self.batch_size, hmc=False).n_chains
         values = draw_values(started, n_chains, seed, at_mean="u" not in self.sample)
         layers = [part.layer(layer.points.detach(), "delta") for part, layer in zip(parts.layers, started, strict=True)]
         family, prior = self._chained(parts, layers, n_chains, seed)
@@ -92,7 +92,7 @@ class BayesianGP(BayesianParts):
         short = n_rows <= HMC_ROWS and not self.hidden_widths
         hmc = self.sampler == "hmc" or (self.sampler == "auto" and short)
         batch_size = n_rows if hmc else self.batch_size
-        chains = self._chains(n_rows, batch_size)
+        chains = self._chains(n_rows, batch_size, hmc)
         made_of = sampled_points(self.objective, self.sample, "hmc" if hmc else "sghmc", self.optimizer)
         rate = RATE if self.lr is None else self.lr
         step_size = HMC_STEP if hmc and self.step_size is None else chains.step_size
@@ -110,7 +110,7 @@ class BayesianGP(BayesianParts):
             sampling=Sampling(made_of.steppers, chains.burn_in, chains.n_samples, chains.thin, rates),
         )
 
-    def _chains(self, n_rows: int, batch_size: int) -> Chains:
+    def _chains(self, n_rows: int, batch_size: int, hmc: bool) -> Chains:
         """The default lengths, and what the user says instead."""
         given = {"burn_in": self.burn_in, "n_samples": self.n_samples, "thin": self.thin, "step_size": self.step_size}
         if self.max_epochs is not None:
@@ -118,7 +118,7 @@ class BayesianGP(BayesianParts):
         elif self.max_steps is not None:
             given["epochs"] = -(-self.max_steps // n_batches(n_rows, batch_size))
         chosen = {name: value for name, value in given.items() if value is not None}
-        default = chains_for(n_rows, batch_size, self._warm, bool(self.hidden_widths), self.n_chains)
+        default = chains_for(n_rows, batch_size, self._warm, bool(self.hidden_widths), self.n_chains, hmc)
         return replace(default, **chosen)
 
     # Samples
@@ -133,17 +133,18 @@ class BayesianGP(BayesianParts):
         return diagnostics(self._own_samples())
 
     def to_inference_data(self, X=None):
-        """Samples as ArviZ's ``InferenceData``, with those of the latent function at the rows of ``X`` if given.
+        """Samples as ArviZ's ``InferenceData``, with the latent function of each at the rows of ``X`` if given.
 
         Parameters
         ----------
         X : array-like of shape (N, D), optional
-            Then a variable ``f`` has an entry for each of these rows: without noise, and in units of y where y is a
-            real number.
+            Then a variable ``f`` has an entry for each of these rows: the latent function on average, given a sample,
+            without noise, and in units of y where y is a real number.
         """
         samples = self._own_samples()
         if X is not None:
-            mean = torch.cat([part.mean for part in self.predictor_.stream(self._inputs(X), mean_only=True)], -2)
+            parts, observation = self.predictor_.stream(self._inputs(X), mean_only=True), self.predictor_.observation
+            mean = torch.cat([observation.of_targets(part).mean for part in parts], -2)
             n_chains = len(next(iter(samples.values())))
             sites = np.moveaxis(mean.double().numpy().reshape(-1, n_chains, *mean.shape[1:]), 1, 0)
             single = self._vector_target and sites.shape[-1] == 1

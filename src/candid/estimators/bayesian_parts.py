@@ -18,7 +18,7 @@ from candid.estimators.fitting import Setting
 from candid.estimators.gp import GP
 from candid.estimators.inputs import Table
 from candid.families import Inducing, Layers, Linear, MonteCarlo, Posterior, Wiring
-from candid.kernels import Kernel, Scale, networks_in
+from candid.kernels import GPyTorchKernel, Kernel, Scale, networks_in
 from candid.likelihoods import Likelihood
 from candid.parameters import hyperparameters
 from candid.priors import POINT_PRIORS, Box, HyperPrior, attach, complete
@@ -111,6 +111,11 @@ class BayesianParts(GP):
                 "weights of networks are not sampled; use a kernel without networks, or one of "
                 "SparseGPRegressor(features=...) and DeepGPRegressor(features=...), or their classifiers"
             )
+        if any(isinstance(part, GPyTorchKernel) for part in kernel.modules()):
+            raise ValueError(
+                "a kernel of GPyTorch cannot be sampled, because it is one kernel and not one for each chain; use a "
+                "kernel of candid.kernels, or SparseGPRegressor"
+            )
         if not self._warm and isinstance(self.kernel, str) and isinstance(kernel, Scale):
             kernel.amplitude.set(COLD_AMPLITUDE)
         return kernel
@@ -188,7 +193,7 @@ class BayesianParts(GP):
         if places or prior is not None:
             prior = HyperPrior([] if prior is None else prior.terms, places)
             prior.chains = (n_chains,)
-        return Posterior(family, n_chains), prior
+        return Posterior(family, n_chains, self.sample), prior
 
 
 def _named(layers: Sequence[LayerParts], likelihood: Likelihood) -> torch.nn.Module:

@@ -16,6 +16,9 @@ SHORT, LONG = 200, 5000
 CHAINS, BURN_IN, SAMPLES, THIN, STEP_SIZES = (4, 1), (60, 2000), (64, 256), (6, 32), (0.05, 0.03)
 # Steps of burn-in of models with hidden layers: a warm start knows these only by what they pass on.
 DEEP_BURN_IN = (200, 2000)
+# A trajectory of HMC takes a dozen steps and goes as far as many of SGHMC: there are fewer by these factors in burn-in,
+# and between samples.
+HMC_BURN_IN, HMC_THIN = 4, 12
 # The noise of gradients of mini-batches widens posteriors in proportion to ε²N. So beyond the length of a long table ε
 # falls, down to what the paper takes.
 LEAST_STEP = 0.01
@@ -36,7 +39,9 @@ class Chains:
     step_size: float
 
 
-def chains_for(n_rows: int, batch_size: int, warm: bool, deep: bool = False, n_chains: int | None = None) -> Chains:
+def chains_for(
+    n_rows: int, batch_size: int, warm: bool, deep: bool = False, n_chains: int | None = None, hmc: bool = False
+) -> Chains:
     """Lengths that are a matter of a second on short tables, and those of the paper on BSGP on long ones.
 
     Models with hidden layers have one chain unless ``n_chains`` says otherwise: more of them would take their time.
@@ -50,6 +55,8 @@ def chains_for(n_rows: int, batch_size: int, warm: bool, deep: bool = False, n_c
     if n_chains is None:
         n_chains = 1 if deep else round(between(CHAINS))
     burn_in, thin = (round(between(ends)) for ends in (DEEP_BURN_IN if deep else BURN_IN, THIN))
+    if hmc:
+        burn_in, thin = math.ceil(burn_in / HMC_BURN_IN), math.ceil(thin / HMC_THIN)
     epochs = 0 if warm else math.ceil(COLD_STEPS / n_batches(n_rows, batch_size))
     step_size = max(between(STEP_SIZES) * min(1.0, math.sqrt(LONG / n_rows)), LEAST_STEP)
     return Chains(n_chains, epochs, burn_in, math.ceil(round(between(SAMPLES)) / n_chains), thin, step_size)

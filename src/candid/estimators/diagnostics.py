@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 from types import ModuleType
 from typing import Any
@@ -51,7 +52,7 @@ def diagnostics(samples: dict[str, np.ndarray]) -> dict[str, dict[str, float]]:
     """The worst R̂ and effective sample size among the entries of each parameter."""
     arviz = _arviz()
     return {
-        name: {"rhat": _worst(arviz.rhat, _halves(draws), max), "ess": _worst(arviz.ess, draws, min)}
+        name: {"rhat": _worst(arviz.rhat, _halves(draws), np.max), "ess": _worst(arviz.ess, draws, np.min)}
         for name, draws in samples.items()
     }
 
@@ -67,9 +68,12 @@ def _halves(draws: np.ndarray) -> np.ndarray:
 
 
 def _worst(measure: Any, draws: np.ndarray, of: Any) -> float:
-    """A measure of each entry as (chain, draw) numbers; NaN where there are too few of them to tell."""
+    """A measure of each entry as (chain, draw) numbers; NaN where there are too few to tell, or an entry never moves."""
+    if not draws.size:
+        return math.nan
     entries = np.moveaxis(draws.reshape(*draws.shape[:2], -1), -1, 0)
-    return float(of(float(measure(entry)) for entry in entries))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return float(of([float(measure(entry)) for entry in entries]))
 
 
 def _arviz() -> ModuleType:

@@ -67,6 +67,10 @@ class Family(nn.Module, ABC):
         """Inducing points."""
         return []
 
+    def common_parameters(self) -> list[nn.Parameter]:
+        """Those that are the same in all chains, each of which has a copy."""
+        return []
+
     def site_parameters(self) -> list[nn.Parameter]:
         """Parameters of the size of the data, of which a step concerns some rows only."""
         return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TypeVar
 
 import torch
@@ -30,13 +30,16 @@ class Posterior(Family):
     inner : Family
         A single model, all of whose parts may have leading dimensions. It becomes the chains, which start alike.
     n_chains : int
+    sampled : collection of {"u", "theta", "z"}
+        In what chains differ: inducing values, hyper-parameters, inducing inputs. They have the rest in common.
     """
 
-    def __init__(self, inner: Family, n_chains: int) -> None:
+    def __init__(self, inner: Family, n_chains: int, sampled: Collection[str] = ("u", "theta", "z")) -> None:
         super().__init__()
         _change_tensors(inner, lambda _, tensor: tensor.expand(n_chains, *tensor.shape), n_chains)
-        self.inner, self._n_chains = inner, n_chains
+        self.inner, self._n_chains, self._sampled = inner, n_chains, frozenset(sampled)
         self._draws: dict[str, Tensor] = {}
+        self._n_draws = 1
 
     @property
     def n_chains(self) -> int:
@@ -82,7 +85,15 @@ class Posterior(Family):
     def point_parameters(self) -> list[nn.Parameter]:
         return self.inner.point_parameters()
 
+    def common_parameters(self) -> list[nn.Parameter]:
+        groups = {"u": self.weight_parameters(), "z": self.point_parameters()}
+        named = {id(parameter) for group in groups.values() for parameter in group}
+        groups["theta"] = [parameter for parameter in self.parameters() if id(parameter) not in named]
+        return [parameter for name in groups if name not in self._sampled for parameter in groups[name]]
+
     def keep(self, draws: Mapping[str, Tensor]) -> None:
+        # They may be of the likelihood alone.
+        self._n_draws = len(next(iter(draws.values()))) if draws else 1
         prefix = "inner."
         self._draws = {name.removeprefix(prefix): draw for name, draw in draws.items() if name.startswith(prefix)}
 
@@ -96,14 +107,13 @@ class Posterior(Family):
 
     def _samples(self) -> Family:
         """All draws of all chains (before there are any, the chains as they are) as models side by side."""
-        n_draws = len(next(iter(self._draws.values()))) if self._draws else 1
 
         def together(name: str, tensor: Tensor) -> Tensor:
-            drawn = self._draws.get(name, tensor.expand(n_draws, *tensor.shape))
+            drawn = self._draws.get(name, tensor.expand(self._n_draws, *tensor.shape))
             # A draw is of all chains at once.
             return drawn.flatten(0, 1)
 
-        return _change_tensors(copy.deepcopy(self.inner), together, n_draws * self.n_chains)
+        return _change_tensors(copy.deepcopy(self.inner), together, self._n_draws * self.n_chains)
 
     @torch.no_grad()
     def middle(self) -> Family:
