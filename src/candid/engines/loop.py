@@ -88,7 +88,7 @@ class _Run:
             self.samplers = make_steppers(named, groups, self.sampling_rates)
             if not any(stepper.samples for stepper in self.samplers.values()):
                 raise ValueError(
-                    "there is nothing to sample: what should be sampled is fixed or known, or the model does not have it"
+                    "there is nothing to sample: what should be is fixed or known, or the model does not have it"
                 )
         self.draws = Draws(problem, self.samplers.values())
         self.state, self.stopping = State(), EarlyStopping(plan.patience)

@@ -68,7 +68,7 @@ def _halves(draws: np.ndarray) -> np.ndarray:
 
 
 def _worst(measure: Any, draws: np.ndarray, of: Any) -> float:
-    """A measure of each entry as (chain, draw) numbers; NaN where there are too few to tell, or an entry never moves."""
+    """A measure of each entry as (chain, draw) numbers; NaN where these are too few, or one does not move."""
     if not draws.size:
         return math.nan
     entries = np.moveaxis(draws.reshape(*draws.shape[:2], -1), -1, 0)
