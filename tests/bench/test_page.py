@@ -40,6 +40,15 @@ def outcome(method, split, nll, error=None, purpose="result", data="waves", row=
     return Outcome(fit, record)
 
 
+def test_targets_one_by_one(spec):
+    alone, both = outcome("map", 0, 1.0), outcome("svgp", 0, 0.25)
+    assert "each target" not in page(spec, "quick", spec.budgets["quick"], [alone])
+    both.record["nll_of_targets"] = [-0.5, 1.0]
+    text = page(spec, "quick", spec.budgets["quick"], [alone, both])
+    assert "| waves | svgp | 0 | −0.500, 1.000 |" in text
+    assert "| waves | map | 0 | −" not in text
+
+
 def test_pairs_of_rows_on_the_same_splits(spec):
     differences = [-0.1, -0.2, 0.05, -0.3, -0.15]
     outcomes = [outcome("map", split, 1.0 + change) for split, change in enumerate(differences)]

@@ -83,6 +83,16 @@ def test_flights_without_the_times_of_the_schedule(table, monkeypatch):
     np.testing.assert_array_equal(data.X, flights.X[:, [0, 3]])
 
 
+def test_the_nll_of_each_target(table):
+    both = replace(table, y=np.column_stack([table.y, table.X[:, 1]]), target_names=("y", "z"))
+    parts = make_parts(both, 0, PROPORTIONS)
+    record = execute(Fit("waves", "svgp", 0, 5, PROPORTIONS, {"max_epochs": 1}), parts)
+    assert len(record["nll_of_targets"]) == 2
+    assert np.mean(record["nll_of_targets"]) == pytest.approx(record["nll"])
+    alone = execute(Fit("waves", "svgp", 0, 5, PROPORTIONS, {"max_epochs": 1}), make_parts(table, 0, PROPORTIONS))
+    assert "nll_of_targets" not in alone
+
+
 def test_of_a_long_table_the_same_rows_are_taken_for_every_split(table):
     taken = [make_parts(table, split, PROPORTIONS, most_rows=20) for split in (0, 1)]
     assert [len(parts.x) for parts in taken] == [15, 15]

@@ -174,6 +174,7 @@ def _measured(gp: Any, parts: Parts, keep: Callable[[Any], None]) -> dict[str, A
     history = gp.history_
     return {
         **scores,
+        **_of_targets(parts.y_test, prediction),
         "lengthscale": _lengthscale(getattr(gp, "kernel_", None)),
         "mean_lengthscale": _lengthscale(getattr(gp, "mean_kernel_", None)),
         "seconds": seconds,
@@ -189,6 +190,12 @@ def _scores(y: np.ndarray, prediction: Any) -> dict[str, float]:
         scores = {"nll": float(-prediction.log_prob(y).mean()), "mistaken": float((prediction.mode != y).mean())}
         return {**scores, "misranked": 1 - _area(y, prediction)} if len(prediction.classes) == 2 else scores
     return summary(y, prediction)
+
+
+def _of_targets(y: np.ndarray, prediction: Any) -> dict[str, list[float]]:
+    """NLL of each of several targets, where these are predicted one by one."""
+    log_density = prediction.log_prob(y) if y.ndim > 1 else np.empty(0)
+    return {"nll_of_targets": (-log_density.mean(0)).tolist()} if log_density.ndim > 1 else {}
 
 
 def _area(y: np.ndarray, prediction: PredictiveCategorical) -> float:

@@ -40,6 +40,9 @@ def page(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outcome]) -> 
         parts += [f"## {title}", _summary(comparisons), _metric_table(comparisons)]
     if any(metric in LENGTHSCALES for metric, _, _ in published):
         parts += ["## Lengthscales", LENGTHS, _lengthscale_table(published, outcomes)]
+    of_targets = [entry for entry in outcomes if "nll_of_targets" in entry.record]
+    if of_targets:
+        parts += ["## NLL of each target", _target_table(of_targets)]
     if spec.pairs:
         parts += ["## Pairs", PAIRS, _pair_table(spec, outcomes)]
     parts += ["## Training", TRAINING, _training_table(spec, outcomes)]
@@ -113,6 +116,14 @@ def _lengthscale_table(published: PublishedTable, outcomes: Sequence[Outcome]) -
         figures = [figure(side) for entry in entries for side in (entry.ours, entry.published)]
         rows.append((entries[0].data, entries[0].method, *figures))
     return table(("data", "method", *titles), rows)
+
+
+def _target_table(outcomes: Sequence[Outcome]) -> str:
+    rows = [
+        (entry.fit.data, entry.fit.name, str(entry.fit.split), ", ".join(map(number, entry.record["nll_of_targets"])))
+        for entry in outcomes
+    ]
+    return table(("data", "method", "split", "NLL"), rows)
 
 
 def _pair_table(spec: Spec, outcomes: Sequence[Outcome]) -> str:
