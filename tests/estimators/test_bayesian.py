@@ -75,6 +75,14 @@ def test_samples(gp, table):
     np.testing.assert_allclose(lengthscale, middle, rtol=1e-4)
 
 
+def test_samples_of_one_kind_have_names_of_their_own(table):
+    gp = BayesianGPRegressor(kernel="rbf + matern32", **SHORT).fit(*table)
+    assert {"lengthscale", "amplitude", "kernel.parts.1.base.lengthscale", "kernel.parts.1.amplitude"} < set(
+        gp.samples_
+    )
+    assert (gp.samples_["kernel.parts.1.amplitude"] > 0).all()
+
+
 def test_diagnostics(gp):
     az = pytest.importorskip("arviz")
     found = gp.diagnostics_

@@ -43,7 +43,7 @@ def read_samples(problem: Problem) -> dict[str, np.ndarray]:
         if layer is not None and int(layer[1]) < last:
             name = f"hidden.{layer[1]}.{name}"
         # Parts of one kind, as the lengthscales of a sum of kernels, are told apart by the whole name.
-        name = name if name not in samples else path
+        name = name if name not in samples else path.removeprefix("family.inner.").removesuffix(".raw")
         samples[name] = draws.double().cpu().numpy().swapaxes(0, 1)
     return samples
 
