@@ -73,8 +73,8 @@ def _in_the_plane(gp: Any, features: tuple[int, int]) -> np.ndarray:
     z = samples.get("hidden.0.z", samples.get("z"))
     if z is None:
         raise ValueError(
-            "there are no samples of inducing inputs: fit a Bayesian GP with 'z' in its parameter sample (model files do "
-            "not hold samples of parameters)"
+            "there are no samples of inducing inputs: fit a Bayesian GP with 'z' in its parameter sample (model files "
+            "do not hold samples of parameters)"
         )
     if len(features) != 2 or not all(0 <= number < z.shape[-1] for number in features):
         raise ValueError(f"features are two columns of X, of which there are {z.shape[-1]}; got {features!r}")
