@@ -60,7 +60,7 @@ class BayesianGPRegressor(BayesianGP, LikelihoodChoice):
         hidden layers, 200 to 2000).
     thin : int, optional
         Steps from one sample to the next, by default 6 to 32. A step of HMC is a trajectory of 12, and there is by
-        default a quarter of them in burn-in and a twelfth from one sample to the next.
+        default a twelfth of them from one sample to the next.
     step_size : float, optional
         Of the sampler. That of SGHMC is by default 0.05 on short tables, 0.03 on ones of 5000 rows, and falls to 0.01
         on longer ones; HMC finds its own, and starts at 0.1.

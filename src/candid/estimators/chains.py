@@ -16,9 +16,9 @@ SHORT, LONG = 200, 5000
 CHAINS, BURN_IN, SAMPLES, THIN, STEP_SIZES = (4, 1), (60, 2000), (64, 256), (6, 32), (0.05, 0.03)
 # Steps of burn-in of models with hidden layers: a warm start knows these only by what they pass on.
 DEEP_BURN_IN = (200, 2000)
-# A trajectory of HMC takes a dozen steps and goes as far as many of SGHMC: there are fewer by these factors in burn-in,
-# and between samples.
-HMC_BURN_IN, HMC_THIN = 4, 12
+# A trajectory of HMC takes a dozen steps, so there are fewer by this factor between samples. Burn-in, in which the rest is
+# optimised after each, is as long.
+HMC_THIN = 12
 # The noise of gradients of mini-batches widens posteriors in proportion to ε²N. So beyond the length of a long table ε
 # falls, down to what the paper takes.
 LEAST_STEP = 0.01
@@ -56,7 +56,7 @@ def chains_for(
         n_chains = 1 if deep else round(between(CHAINS))
     burn_in, thin = (round(between(ends)) for ends in (DEEP_BURN_IN if deep else BURN_IN, THIN))
     if hmc:
-        burn_in, thin = math.ceil(burn_in / HMC_BURN_IN), math.ceil(thin / HMC_THIN)
+        thin = math.ceil(thin / HMC_THIN)
     epochs = 0 if warm else math.ceil(COLD_STEPS / n_batches(n_rows, batch_size))
     step_size = max(between(STEP_SIZES) * min(1.0, math.sqrt(LONG / n_rows)), LEAST_STEP)
     return Chains(n_chains, epochs, burn_in, math.ceil(round(between(SAMPLES)) / n_chains), thin, step_size)
