@@ -16,8 +16,8 @@ SHORT, LONG = 200, 5000
 CHAINS, BURN_IN, SAMPLES, THIN, STEP_SIZES = (4, 1), (60, 2000), (64, 256), (6, 32), (0.05, 0.03)
 # Steps of burn-in of models with hidden layers: a warm start knows these only by what they pass on.
 DEEP_BURN_IN = (200, 2000)
-# A trajectory of HMC takes a dozen steps, so there are fewer by this factor between samples. Burn-in, in which the rest is
-# optimised after each, is as long.
+# A trajectory of HMC takes a dozen steps, so there are fewer by this factor between samples. Burn-in, in which the rest
+# is optimised after each, is as long.
 HMC_THIN = 12
 # The noise of gradients of mini-batches widens posteriors in proportion to ε²N. So beyond the length of a long table ε
 # falls, down to what the paper takes.
