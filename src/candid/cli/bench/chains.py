@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.markup import escape
 
 from candid.bench.chains import N_INDUCING, N_SAMPLES, ChainSpeed, measure_chains
 from candid.bench.markdown import NOTHING
-from candid.bench.markdown import table as markdown_table
-from candid.cli.console import collected_warnings, output, result_table, working
+from candid.cli.bench.tables import Measured
+from candid.cli.console import collected_warnings, working
 from candid.cli.environment import thread_count
 
 __all__ = ["chains"]
@@ -33,19 +32,11 @@ def chains(
         speeds = list(
             measure_chains(n_inducing=inducing, n_samples=samples, tell=lambda text: tell(f"Measuring {text}"))
         )
-    console, machine = output(), f"{thread_count()} threads, M = {inducing}, {samples} samples; medians"
-    rows = [_row(entry) for entry in speeds]
-    table = result_table("Chains", *COLUMNS)
-    for row in rows:
-        table.add_row(*row)
-    console.print(machine)
-    console.print(table)
-    console.print(LEGEND)
+    machine = f"{thread_count()} threads, M = {inducing}, {samples} samples; medians"
+    measured = Measured(machine, COLUMNS, [_row(entry) for entry in speeds], LEGEND)
+    measured.show("Chains")
     if markdown is not None:
-        markdown.parent.mkdir(parents=True, exist_ok=True)
-        text = "\n\n".join(["# Speed of chains", f"{machine}.", markdown_table(COLUMNS, rows, left=1), LEGEND])
-        markdown.write_text(text + "\n", encoding="utf-8")
-        console.print(f"The table is in {escape(str(markdown))}.", soft_wrap=True)
+        measured.write(markdown, "Speed of chains", left=1)
 
 
 def _row(entry: ChainSpeed) -> tuple[str, ...]:

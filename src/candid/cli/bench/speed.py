@@ -8,14 +8,13 @@ from typing import Annotated
 
 import torch
 import typer
-from rich.markup import escape
 
 from candid.bench.contenders import ACTIVITIES
 from candid.bench.markdown import GOOD, NOTHING
-from candid.bench.markdown import table as markdown_table
 from candid.bench.speed import Measurement, all_goals, default_goals, machine_rate, measure, precision_of
 from candid.cli.bench.options import whole_numbers
-from candid.cli.console import collected_warnings, note, output, result_table, working
+from candid.cli.bench.tables import Measured
+from candid.cli.console import collected_warnings, note, output, working
 from candid.cli.environment import optional_versions, thread_count
 
 __all__ = ["speed"]
@@ -23,7 +22,8 @@ __all__ = ["speed"]
 COLUMNS = ("what", "method", "M", "D", "candid", "GPyTorch", "ratio", "target", "limit", "from the limit")
 LEGEND = (
     "ratio: how many times faster candid is (✓ where the target is reached). limit: the matrix products and solves "
-    "that are needed, at the rate above; from the limit: how many times longer candid takes."
+    "that are needed, at the rate above; from the limit: how many times longer candid takes. GPyTorch runs in a "
+    "process of its own, with the settings that it comes with."
 )
 
 
@@ -41,21 +41,13 @@ def speed(
         goals = all_goals(whole_numbers(inducing, "--inducing"), features, batch_size)
     with collected_warnings(), working("Measuring …") as tell:
         measurements = measure(goals, repeats, tell=lambda text: tell(f"Measuring {text}"))
-    console = output()
     if measurements[0].gpytorch is None:
-        note(console, "GPyTorch is not installed, so there is nothing to compare with: pip install gpytorch")
-    machine, rows = _machine(measurements, batch_size, repeats), _rows(measurements)
-    table = result_table("Milliseconds", *COLUMNS)
-    for row in rows:
-        table.add_row(*row)
-    console.print(machine)
-    console.print(table)
-    console.print(LEGEND)
+        note(output(), "GPyTorch is not installed, so there is nothing to compare with: pip install gpytorch")
+    machine = _machine(measurements, batch_size, repeats)
+    measured = Measured(machine, COLUMNS, _rows(measurements), LEGEND)
+    measured.show("Milliseconds")
     if markdown is not None:
-        markdown.parent.mkdir(parents=True, exist_ok=True)
-        text = "\n\n".join(["# Speed", f"{machine}.", markdown_table(COLUMNS, rows), LEGEND])
-        markdown.write_text(text + "\n", encoding="utf-8")
-        console.print(f"The table is in {escape(str(markdown))}.", soft_wrap=True)
+        measured.write(markdown, "Speed")
 
 
 def _machine(measurements: Sequence[Measurement], batch_size: int, repeats: int) -> str:
