@@ -32,7 +32,7 @@ def chains(
         speeds = list(
             measure_chains(n_inducing=inducing, n_samples=samples, tell=lambda text: tell(f"Measuring {text}"))
         )
-    machine = f"{thread_count()} threads, M = {inducing}, {samples} samples; medians"
+    machine = f"{thread_count()} threads, M = {inducing}, {samples} samples"
     measured = Measured(machine, COLUMNS, [_row(entry) for entry in speeds], LEGEND)
     measured.show("Chains")
     if markdown is not None:
