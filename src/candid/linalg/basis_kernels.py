@@ -14,23 +14,21 @@ __all__ = ["row_moments"]
 
 @compiled_sums
 @no_type_check
-def signed_squares(matrix, signs, offset, k):
-    """Σ_j sign_j (G k)_j², where G is zero above the diagonal number ``offset``."""
-    total = k.dtype.type(0)
-    for j in range(matrix.shape[0]):
-        row, product = matrix[j, : min(j + 1 + offset, matrix.shape[1])], k.dtype.type(0)
-        for i in range(row.shape[0]):
-            product += row[i] * k[i]
-        total += signs[j] * product * product
+def dot(a, b):
+    total = a.dtype.type(0)
+    for i in range(a.shape[0]):
+        total += a[i] * b[i]
     return total
 
 
 @compiled_sums
 @no_type_check
-def dot(a, b):
-    total = a.dtype.type(0)
-    for i in range(a.shape[0]):
-        total += a[i] * b[i]
+def signed_squares(matrix, signs, offset, k):
+    """Σ_j sign_j (G k)_j², where G is zero above the diagonal number ``offset``."""
+    total = k.dtype.type(0)
+    for j in range(matrix.shape[0]):
+        product = dot(matrix[j, : min(j + 1 + offset, matrix.shape[1])], k)
+        total += signs[j] * product * product
     return total
 
 
