@@ -259,3 +259,13 @@ def test_rounding_errors_raise_the_floor():
     # 1e-4, 1e-3 and 1e-2 are too little; 0.1 leaves 0.05 I
     found = residual_squares(gram, features, torch.zeros(2, 1).double(), vectors, 1e-4)
     torch.testing.assert_close(found, torch.tensor(20 / 0.05).double())
+
+
+@torch.no_grad()
+def test_small_errors_that_many_rows_have_in_common():
+    """Entries that are all wrong by 1e-3 make an eigenvalue of −0.5 with 500 rows; a floor of 1 is needed."""
+    features, vectors = torch.zeros(1, 500).double(), torch.eye(500).double()[:1]
+    gram = torch.full((500, 500), -1e-3).double()
+    found = residual_squares(gram, features, torch.zeros(1, 1).double(), vectors, 1e-4)
+    # (I − 1e-3·11ᵀ)⁻¹ = I + 2e-3·11ᵀ
+    torch.testing.assert_close(found, torch.tensor(1.002).double())

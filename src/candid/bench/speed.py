@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 import torch
 
 from candid.bench.case import Case, Sample
-from candid.bench.contenders import ACTIVITIES, has_gpytorch, our_action
-from candid.bench.own_process import OwnProcess
+from candid.bench.contenders import ACTIVITIES, Action, gpytorch_action, has_gpytorch, our_action
+from candid.bench.own_process import own_process
 from candid.bench.timing import GEMM_FLOPS, interleaved_medians, make_gemm, turns_of
 from candid.engines import keep_freed_memory
 from candid.methods import METHODS
@@ -102,7 +103,7 @@ def _prediction_goals(case: Case) -> list[Goal]:
 def measure(
     goals: Sequence[Goal], repeats: int = 9, n_new: int = N_NEW, tell: Callable[[str], None] = lambda text: None
 ) -> list[Measurement]:
-    """Time every goal: warmed up, contenders taking turns, medians.
+    """Time every goal: warmed up, contenders taking turns, each in a process of its own; medians.
 
     Parameters
     ----------
@@ -113,9 +114,7 @@ def measure(
     tell : callable
         Hears what is being measured.
     """
-    keep_freed_memory()
-    with OwnProcess() as peer:
-        return [_measure(goal, peer if has_gpytorch() else None, repeats, n_new, tell) for goal in goals]
+    return [_measure(goal, repeats, n_new, tell) for goal in goals]
 
 
 def machine_rate(measurements: Sequence[Measurement], precision: torch.dtype) -> float:
@@ -128,15 +127,15 @@ def precision_of(goal: Goal) -> torch.dtype:
     return torch.float32 if goal.activity in ("step", "predict32") else torch.float64
 
 
-def _measure(goal: Goal, peer: OwnProcess | None, repeats: int, n_new: int, tell: Callable[[str], None]) -> Measurement:
+def _measure(goal: Goal, repeats: int, n_new: int, tell: Callable[[str], None]) -> Measurement:
     case = goal.case
     tell(f"{ACTIVITIES[goal.activity]}, {case.method}, M = {case.n_inducing}, D = {case.n_features} …")
-    sample = Sample.draw(case, n_new)
-    actions = {"ours": our_action(goal.activity, case, sample), "gemm": make_gemm(precision_of(goal))}
-    turns = {name: turns_of(action) for name, action in actions.items()}
-    if peer is not None:
-        turns["theirs"] = peer.turns_of(goal.activity, case, n_new)
-    seconds = interleaved_medians(turns, repeats)
+    makers = {"ours": _ours, "theirs": _theirs} if has_gpytorch() else {"ours": _ours}
+    turns = {"gemm": turns_of(make_gemm(precision_of(goal)))}
+    with ExitStack() as processes:
+        for name, make_action in makers.items():
+            turns[name] = processes.enter_context(own_process(make_action, goal.activity, case, n_new))
+        seconds = interleaved_medians(turns, repeats)
     flops = {"step": case.step_flops(), "predict32": case.predict_flops(n_new), "predict64": case.predict_flops(n_new)}
     return Measurement(
         goal=goal,
@@ -145,3 +144,15 @@ def _measure(goal: Goal, peer: OwnProcess | None, repeats: int, n_new: int, tell
         flops=flops.get(goal.activity),
         gemm_rate=GEMM_FLOPS / seconds["gemm"],
     )
+
+
+def _ours(activity: str, case: Case, n_new: int) -> Action:
+    """Ours as in a fit, which begins with this setting of memory."""
+    keep_freed_memory()
+    return our_action(activity, case, Sample.draw(case, n_new))
+
+
+def _theirs(activity: str, case: Case, n_new: int) -> Action:
+    action = gpytorch_action(activity, case, Sample.draw(case, n_new))
+    assert action is not None
+    return action

@@ -41,7 +41,7 @@ __all__ = ["blockwise_moments", "pays"]
 
 # Entries M×rows of a block, and from how many of them on, and how many rows for each point, blocks are of use.
 BLOCK = 2**19
-LEAST, LEAST_ROWS = 2**18, 4
+LEAST, LEAST_ROWS = 2**16, 3
 
 
 def pays(kernel: Kernel, weights: Weights, x: Tensor, points: Tensor) -> bool:

@@ -31,8 +31,13 @@ class Factor:
 
 
 @torch.no_grad()
-def cholesky(matrix: Float[Tensor, "*batch n n"], jitter: float | Tensor = 0.0, scale: float | None = None) -> Factor:
-    """Factorise each matrix of a batch with the least jitter that works, starting from ``jitter``.
+def cholesky(
+    matrix: Float[Tensor, "*batch n n"],
+    jitter: float | Tensor = 0.0,
+    scale: float | None = None,
+    largest: float = LARGEST_JITTER,
+) -> Factor:
+    """Factorise each matrix of a batch with the least jitter that works, from ``jitter`` to the ``largest``.
 
     Jitter is a share of ``scale``, by default the mean of a matrix's diagonal; give one for a small difference of large
     matrices, whose rounding errors are those of the large ones. Only the matrices that fail are tried again, each with
@@ -47,26 +52,28 @@ def cholesky(matrix: Float[Tensor, "*batch n n"], jitter: float | Tensor = 0.0, 
     flat, flat_lower = matrix.flatten(0, -3) if matrix.dim() > 2 else matrix[None], lower.reshape(-1, *lower.shape[-2:])
     flat_jitter = start.reshape(-1).clone()
     for position in info.reshape(-1).nonzero().flatten().tolist():
-        flat_lower[position], flat_jitter[position] = _stubborn(flat[position], float(flat_jitter[position]), scale)
+        flat_lower[position], flat_jitter[position] = _stubborn(
+            flat[position], float(flat_jitter[position]), scale, largest
+        )
     return Factor(flat_lower.reshape(lower.shape), flat_jitter.reshape(start.shape))
 
 
-def _stubborn(matrix: Tensor, failed: float, scale: float | None) -> tuple[Tensor, float]:
+def _stubborn(matrix: Tensor, failed: float, scale: float | None, largest: float) -> tuple[Tensor, float]:
     """Factorise one matrix for which ``failed`` was too little jitter."""
     first = max(failed * GROWTH, 10 * torch.finfo(matrix.dtype).eps)
-    attempts = [(matrix, LARGEST_JITTER)]
+    attempts = [(matrix, largest)]
     if matrix.dtype != torch.float64:
-        attempts = [(matrix, LARGEST_SINGLE_JITTER), (matrix.double(), LARGEST_JITTER)]
-    for candidate, largest in attempts:
+        attempts = [(matrix, LARGEST_SINGLE_JITTER), (matrix.double(), largest)]
+    for candidate, most in attempts:
         level = first
-        while level <= largest:
+        while level <= most:
             lower, info = torch.linalg.cholesky_ex(_add_jitter(candidate, torch.as_tensor(level).to(candidate), scale))
             if not bool(info):
                 return lower.to(matrix.dtype), level
             level *= GROWTH
     raise NotPositiveDefinite(
         f"a {matrix.shape[-1]}×{matrix.shape[-1]} covariance matrix could not be factorised even with a jitter of "
-        f"{LARGEST_JITTER:g} of its diagonal; check the kernel, or try dtype='float64'"
+        f"{largest:g} of its diagonal; check the kernel, or try dtype='float64'"
     )
 
 

@@ -40,6 +40,9 @@ __all__ = [
     "whiten_pair",
 ]
 
+# By how much rounding may falsify entries of a residual covariance of order one before it is no covariance any more.
+LARGEST_ERROR = 0.1
+
 
 @dataclass(frozen=True)
 class WhitenedPair:
@@ -220,7 +223,8 @@ def residual_squares(
     C is factorised in float64: it is nearly singular wherever the features leave little, and then the result depends on
     the ``floor``. All else is in the precision of the arguments. Rounding has the same size in A and ``gram`` as in
     their products, so that more digits of these would have no meaning; and for a covariance of order one the condition
-    number of its factor is at most 1/√floor. Where rounding makes C indefinite, the floor is raised.
+    number of its factor is at most 1/√floor. Where rounding makes C indefinite, the floor is raised: errors that all
+    entries have in common make an eigenvalue n times as large as they are.
     """
     return _ResidualSquares.apply(gram, features, weights, vectors, floor)  # pyright: ignore[reportReturnType]
 
@@ -230,7 +234,8 @@ class _ResidualSquares(torch.autograd.Function):
     def forward(ctx, gram: Tensor, features: Tensor, weights: Tensor, vectors: Tensor, floor: float) -> Tensor:
         # C = gram − AᵀA + floor·I, of which only the lower triangle is read
         residual = (gram - lower_half_of_product(features.mT, features.mT)).double()
-        lower = cholesky(residual, floor, scale=1.0).lower.to(features.dtype)
+        largest = LARGEST_ERROR * residual.shape[-1]
+        lower = cholesky(residual, floor, scale=1.0, largest=largest).lower.to(features.dtype)
         # V L⁻ᵀ
         whitened = solve_lower(lower, (vectors - weights.mT @ features).mT).mT
         ctx.save_for_backward(lower, whitened, features, weights)

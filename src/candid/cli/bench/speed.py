@@ -22,8 +22,8 @@ __all__ = ["speed"]
 COLUMNS = ("what", "method", "M", "D", "candid", "GPyTorch", "ratio", "target", "limit", "from the limit")
 LEGEND = (
     "ratio: how many times faster candid is (✓ where the target is reached). limit: the matrix products and solves "
-    "that are needed, at the rate above; from the limit: how many times longer candid takes. GPyTorch runs in a "
-    "process of its own, with the settings that it comes with."
+    "that are needed, at the rate above; from the limit: how many times longer candid takes. Each contender of each "
+    "row has a process of its own; GPyTorch runs with the settings that it comes with."
 )
 
 
