@@ -13,6 +13,7 @@ import pytest
 from candid.bench import Results, Runner
 from candid.bench import fit as fit_room
 from candid.bench import runner as runner_room
+from candid.bench import workers as workers_room
 from candid.bench.fit import Fit, execute, key_of
 from candid.bench.protocol import load_data, make_parts
 from candid.bench.results import append_line
@@ -39,7 +40,7 @@ def pretend(monkeypatch):
             return {"key": fit.key(), "error": "ValueError: no"}
         return {"key": fit.key(), "error": None, "nll": score, "validation_nll": score}
 
-    monkeypatch.setattr(runner_room, "execute", fake)
+    monkeypatch.setattr(workers_room, "execute", fake)
     return asked
 
 
@@ -289,9 +290,9 @@ def test_a_whole_run_and_its_repetition(spec, table, tmp_path):
     outcomes = run(spec, "standard", table, path)
     # Two tries of β, then two methods on two splits.
     assert [(o.fit.method, o.fit.split, o.fit.purpose) for o in outcomes] == [
+        ("ppgpr-mf", 0, "choice"),
+        ("ppgpr-mf", 0, "choice"),
         ("map", 0, "result"),
-        ("ppgpr-mf", 0, "choice"),
-        ("ppgpr-mf", 0, "choice"),
         ("ppgpr-mf", 0, "result"),
         ("map", 1, "result"),
         ("ppgpr-mf", 1, "result"),
@@ -310,6 +311,22 @@ def test_a_whole_run_and_its_repetition(spec, table, tmp_path):
     assert all(event.reused for event in events)
 
 
+def test_fits_side_by_side_are_the_same_as_one_by_one(spec, table, tmp_path):
+    budget, data = spec.budgets["standard"], {table.name: table}
+    one, two = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
+    began = []
+    alone = Runner(spec, budget, data, Results(one)).run()
+    beside = Runner(spec, budget, data, Results(two), began.append, jobs=2).run()
+    assert [outcome.fit for outcome in beside] == [outcome.fit for outcome in alone]
+    assert [outcome.record["key"] for outcome in beside] == [outcome.fit.key() for outcome in alone]
+    for ours, theirs in zip(alone, beside, strict=True):
+        assert ours.record["nll"] == pytest.approx(theirs.record["nll"], abs=1e-4)
+        assert theirs.record["threads"] == 1
+    # Two begin before one is over.
+    assert [event.record is None for event in began[:3]] == [True, True, False]
+    assert len(lines(two)) == len(alone)
+
+
 def test_the_value_with_the_best_validation_nll_is_used_for_all_splits(spec, table, tmp_path, pretend):
     run(spec, "standard", table, tmp_path / "results.jsonl")
     final = [fit for fit in pretend if fit.method == "ppgpr-mf" and fit.purpose == "result"]
@@ -325,18 +342,18 @@ def test_without_a_choice_our_recipe_decides(spec, table, tmp_path, pretend):
 
 
 def test_a_run_goes_on_after_an_interruption(spec, table, tmp_path, pretend, monkeypatch):
-    path, fake = tmp_path / "results.jsonl", runner_room.execute
+    path, fake = tmp_path / "results.jsonl", workers_room.execute
 
     def interrupted(fit, parts):
         if len(pretend) == 3:
             raise KeyboardInterrupt
         return fake(fit, parts)
 
-    monkeypatch.setattr(runner_room, "execute", interrupted)
+    monkeypatch.setattr(workers_room, "execute", interrupted)
     with pytest.raises(KeyboardInterrupt):
         run(spec, "standard", table, path)
     assert len(lines(path)) == 3
-    monkeypatch.setattr(runner_room, "execute", fake)
+    monkeypatch.setattr(workers_room, "execute", fake)
     run(spec, "standard", table, path)
     assert len(pretend) == len(lines(path)) == 6
 
@@ -361,16 +378,15 @@ def test_methods_for_short_tables_are_left_out_of_long_ones(spec, table, tmp_pat
 
 
 def test_progress_counts_fits_and_guesses_the_time(spec, table, tmp_path, pretend, monkeypatch):
-    clock = iter(range(0, 1000, 5))
-    monkeypatch.setattr(runner_room.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(runner_room.time, "perf_counter", lambda: 5.0 * len(pretend))
     events = []
     run(spec, "standard", table, tmp_path / "results.jsonl", events.append)
     ended = [event for event in events if event.record is not None]
     assert [event.done for event in ended] == [1, 2, 3, 4, 5, 6]
     assert {event.total for event in events} == {6}
     assert events[0].seconds_left is None
-    # A final fit costs 2 epochs × 10² and takes 5 s; left are two small ones of 1 × 5² and three like it.
-    assert ended[0].seconds_left == pytest.approx(5 * (3 + 2 * 25 / 200))
+    # A try costs 1 epoch × 5² and takes 5 s; left are another one and four fits of 2 × 10².
+    assert ended[0].seconds_left == pytest.approx(5 * (1 + 4 * 200 / 25))
     assert ended[-1].seconds_left == pytest.approx(0)
 
 

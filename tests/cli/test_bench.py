@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -11,7 +12,9 @@ import pytest
 from candid.bench import SPECS, Budget, Choice, Grid, Lap, Spec, Sweep, contenders
 from candid.bench import calibration as calibration_room
 from candid.bench import race as race_room
-from candid.bench import runner as runner_room
+from candid.bench import speed as speed_room
+from candid.bench import workers as workers_room
+from candid.bench.timing import turns_of
 from candid.cli.bench.progress import duration
 
 SIZE = ("--inducing", 6, "--features", 2, "--batch-size", 20, "--repeats", 1)
@@ -69,7 +72,7 @@ def pretend(monkeypatch):
         times = {"epochs": 1, "seconds": 2.0, "objective_start": None, "objective_end": 1.0}
         return record | scores | times | {"error": None}
 
-    monkeypatch.setattr(runner_room, "execute", fake)
+    monkeypatch.setattr(workers_room, "execute", fake)
     return asked
 
 
@@ -82,6 +85,13 @@ def test_list(candid):
         assert text in result.stdout
 
 
+@pytest.fixture
+def in_this_process(monkeypatch):
+    """Contenders of speed without processes of their own, which take seconds to start."""
+    monkeypatch.setattr(speed_room, "own_process", lambda make, *arguments: nullcontext(turns_of(make(*arguments))))
+
+
+@pytest.mark.usefixtures("in_this_process")
 def test_speed(candid, tmp_path):
     result = candid("bench", "speed", *SIZE, "--markdown", tmp_path / "deep" / "speed.md")
     assert result.exit_code == 0, result.output
@@ -100,6 +110,7 @@ def test_speed(candid, tmp_path):
     assert re.search(r"\| training step \| svgp \| 6 \| 2 \| [\d.e+]+ \| [\d.e+]+ \| \d+\.\d× \| – \|", written)
 
 
+@pytest.mark.usefixtures("in_this_process")
 def test_speed_without_gpytorch(candid, monkeypatch):
     monkeypatch.setattr(contenders, "find_spec", lambda name: None)
     result = candid("bench", "speed", *SIZE)
@@ -140,9 +151,9 @@ def test_run_options(candid, tiny, pretend, tmp_path):
     assert result.exit_code == 0, result.output
     assert "trying beta = 0.1" in result.stdout
     assert [(fit.method, fit.n_inducing, fit.parameters.get("max_epochs"), fit.purpose) for fit in pretend] == [
+        ("svgp", 4, 2, "choice"),
+        ("svgp", 4, 2, "choice"),
         ("map", 7, 3, "result"),
-        ("svgp", 4, 2, "choice"),
-        ("svgp", 4, 2, "choice"),
         ("svgp", 7, 3, "result"),
     ]
     assert (tmp_path / "candid-bench" / "tiny-table-standard" / "results.md").is_file()
@@ -179,14 +190,14 @@ def test_fits_of_a_benchmark_beside_this_one_are_not_done_again(candid, tiny, pr
 
 
 def test_an_interrupted_run_keeps_what_it_has(candid, tiny, pretend, monkeypatch, tmp_path):
-    fake = runner_room.execute
+    fake = workers_room.execute
 
     def interrupted(fit, parts):
         if pretend:
             raise KeyboardInterrupt
         return fake(fit, parts)
 
-    monkeypatch.setattr(runner_room, "execute", interrupted)
+    monkeypatch.setattr(workers_room, "execute", interrupted)
     result = candid("bench", "run", "tiny/table", "--output", "out")
     assert result.exit_code == 130
     assert "the same command goes on from here" in result.stdout

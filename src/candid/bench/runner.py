@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from candid.bench.fit import Fit, execute
+from candid.bench.fit import Fit
 from candid.bench.plan import Plan
-from candid.bench.protocol import make_parts
 from candid.bench.results import Results
 from candid.bench.spec import Budget, Spec
+from candid.bench.workers import Workers
 from candid.datasets import Dataset
 
 __all__ = ["Event", "Outcome", "Runner"]
@@ -46,8 +47,8 @@ class Event:
 class Runner:
     """Does the fits of a budget.
 
-    All data sets and methods of one split come before the next split, so that a run that is broken off leaves a whole
-    table.
+    Parameters are chosen first. All data sets and methods of one split come before the next split, so that a run that
+    is broken off leaves a whole table.
 
     Parameters
     ----------
@@ -58,11 +59,8 @@ class Runner:
         What earlier runs have done, and where new records go.
     tell : callable
         Hears an :class:`Event` before and after every fit.
-
-    Attributes
-    ----------
-    outcomes : list of Outcome
-        All fits that are over, those that serve to choose a parameter too.
+    jobs : int
+        How many fits run at a time.
     """
 
     def __init__(
@@ -72,11 +70,12 @@ class Runner:
         data: Mapping[str, Dataset],
         results: Results,
         tell: Callable[[Event], None] = lambda event: None,
+        jobs: int = 1,
     ) -> None:
         self.plan = Plan(spec, budget, {name: table.X.shape[1] for name, table in data.items()})
         self.spec, self.splits = spec, budget.splits
-        self.data, self.results, self.tell = data, results, tell
-        self.outcomes: list[Outcome] = []
+        self.data, self.results, self.tell, self.jobs = data, results, tell, jobs
+        self._outcomes: list[Outcome | None] = []
         self.pairs = self.plan.pairs({name: len(table.X) for name, table in data.items()})
         expected = [
             fit
@@ -84,16 +83,21 @@ class Runner:
             for fit in [*self.plan.tries(*pair), *(self.plan.final(*pair, split, {}) for split in self.splits)]
         ]
         self._total, self._cost_left = len(expected), sum(map(self._cost, expected))
-        self._cost_done = self._seconds = 0.0
+        self._cost_done, self._start = 0.0, time.perf_counter()
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """All fits that are over, those that serve to choose a parameter too; in the order of the plan."""
+        return [entry for entry in self._outcomes if entry is not None]
 
     def run(self) -> list[Outcome]:
         """Do what is not finished."""
-        chosen: dict[tuple[str, str], dict[str, Any]] = {}
-        for split in self.splits:
-            for pair in self.pairs:
-                if pair not in chosen:
-                    chosen[pair] = self._choose([self._do(fit) for fit in self.plan.tries(*pair)])
-                self._do(self.plan.final(*pair, split, chosen[pair]))
+        tries = {pair: self.plan.tries(*pair) for pair in self.pairs}
+        with Workers(self.data, self.jobs) as workers:
+            tried = iter(self._do(workers, [fit for fits in tries.values() for fit in fits]))
+            chosen = {pair: self._choose(list(islice(tried, len(fits)))) for pair, fits in tries.items()}
+            for split in self.splits:
+                self._do(workers, [self.plan.final(*pair, split, chosen[pair]) for pair in self.pairs])
         return self.outcomes
 
     def _choose(self, tries: Sequence[Outcome]) -> dict[str, Any]:
@@ -105,21 +109,29 @@ class Runner:
         parameter = self.spec.grids[best.name].parameter
         return {parameter: best.parameters[parameter]}
 
-    def _do(self, fit: Fit) -> Outcome:
-        record = self.results.finished(fit)
-        reused = record is not None
-        if record is None:
-            self._say(fit)
-            start = time.perf_counter()
-            data = self.data[fit.data]
-            record = execute(fit, make_parts(data, fit.split, fit.proportions, fit.inputs, fit.most_rows, fit.targets))
+    def _do(self, workers: Workers, fits: Sequence[Fit]) -> list[Outcome]:
+        """Do these fits unless they are done, and give their outcomes in the same order."""
+        first = len(self._outcomes)
+        self._outcomes += [None] * len(fits)
+        waiting: list[int] = []
+        for position, fit in enumerate(fits):
+            record = self.results.finished(fit)
+            if record is None:
+                waiting.append(position)
+            else:
+                self._note(first + position, Outcome(fit, record), reused=True)
+        self._start = time.perf_counter() if not self._cost_done else self._start
+        missing = [fits[position] for position in waiting]
+        for number, record in workers.records(missing, self._say):
             self.results.append(record)
-            self._seconds += time.perf_counter() - start
-            self._cost_done += self._cost(fit)
-        self._cost_left -= self._cost(fit)
-        self.outcomes.append(Outcome(fit, record))
-        self._say(fit, record, reused)
-        return self.outcomes[-1]
+            self._cost_done += self._cost(missing[number])
+            self._note(first + waiting[number], Outcome(missing[number], record))
+        return [entry for entry in self._outcomes[first:] if entry is not None]
+
+    def _note(self, position: int, outcome: Outcome, reused: bool = False) -> None:
+        self._outcomes[position] = outcome
+        self._cost_left -= self._cost(outcome.fit)
+        self._say(outcome.fit, outcome.record, reused)
 
     def _cost(self, fit: Fit) -> float:
         """In proportion to the operations of a fit: epochs × rows × M²."""
@@ -127,5 +139,6 @@ class Runner:
         return epochs * min(n_rows, fit.most_rows or n_rows) * (fit.n_inducing or TYPICAL_POINTS) ** 2
 
     def _say(self, fit: Fit, record: Mapping[str, Any] | None = None, reused: bool = False) -> None:
-        left = self._seconds / self._cost_done * self._cost_left if self._cost_done else None
+        passed = time.perf_counter() - self._start
+        left = passed / self._cost_done * self._cost_left if self._cost_done else None
         self.tell(Event(fit, len(self.outcomes), self._total, record, reused, left))

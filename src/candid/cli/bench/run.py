@@ -40,6 +40,9 @@ def run(
         int | None, typer.Option(min=1, help="Inducing points of the small models that choose parameters.")
     ] = None,
     choice_epochs: Annotated[int | None, typer.Option(min=0, help="Epochs of these small models.")] = None,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="Fits at a time, which share the threads; two are done sooner than one by one.")
+    ] = 1,
     output_dir: Annotated[
         Path | None, typer.Option("--output", help="Directory of the results; by default one in candid-bench.")
     ] = None,
@@ -69,7 +72,7 @@ def run(
     if not resume and path.is_file():
         path.replace(path.with_name("results-before.jsonl"))
     with RunProgress(console) as progress:
-        runner = Runner(chosen, content, tables, Results(path, others), progress)
+        runner = Runner(chosen, content, tables, Results(path, others), progress, jobs)
         try:
             runner.run()
         except KeyboardInterrupt:
