@@ -236,6 +236,7 @@ def test_run_refuses_nonsense(candid, tiny, tiny_sweep, monkeypatch, tmp_path, a
 def test_race(candid, monkeypatch, tmp_path):
     def fake(course, parts, note):
         assert (course.method, course.n_inducing, course.seconds, course.seed) == ("svgp", 5, 30.0, 1)
+        assert (course.max_epochs, course.our_epochs) == (400, 20)
         note(Lap("candid", 1, 2.0, 0.9, 0.5))
         note(Lap("GPyTorch", 1, 3.0, 1.5, 0.7))
         note(Lap("candid", 2, 4.0, 0.4, 0.3))
@@ -244,6 +245,7 @@ def test_race(candid, monkeypatch, tmp_path):
 
     monkeypatch.setattr(race_room, "race", fake)
     options = ("--data", "diabetes", "--method", "svgp", "--minutes", 0.5, "--inducing", 5, "--split", 1)
+    options += ("--our-epochs", 20)
     result = candid("bench", "race", *options, "--level", 0.5, "--output", "out")
     assert result.exit_code == 0, result.output
     rows = [[cell.strip() for cell in line.split("│")][1:-1] for line in result.stdout.splitlines() if "│" in line]

@@ -37,6 +37,9 @@ def race(
     inducing: Annotated[int, typer.Option(min=1, help="Number of inducing points.")] = 1000,
     split: Annotated[int, typer.Option(min=0, help="Seed of the split and of both trainings.")] = 0,
     epochs: Annotated[int, typer.Option(min=1, help="Epochs of the published recipe in GPyTorch.")] = 400,
+    our_epochs: Annotated[
+        int | None, typer.Option(min=1, help="Epochs of our recipe, if not its own: rates fall towards the last.")
+    ] = None,
     output_dir: Annotated[
         Path | None, typer.Option("--output", help="Directory of laps and picture; by default one in candid-bench.")
     ] = None,
@@ -52,7 +55,7 @@ def race(
     path = directory / "laps.jsonl"
     if path.is_file():
         path.replace(path.with_name("laps-before.jsonl"))
-    course = Course(method, inducing, 60 * minutes, epochs, split)
+    course = Course(method, inducing, 60 * minutes, epochs, split, our_epochs)
     facts = {"data": data, "level": level, "threads": thread_count(), **versions(), **optional_versions()}
     append_line(path, {"race": asdict(course) | facts})
     console, laps = output(), list[Lap]()
