@@ -6,7 +6,7 @@ from types import MappingProxyType
 from typing import Any
 
 from candid.methods.composition import layers_of_gps
-from candid.methods.kind import Kind
+from candid.methods.kind import OUR_GAMMA, Kind
 from candid.methods.papers import DGP, DSPP, IPVI, ROBUST
 
 __all__ = ["DEEP"]
@@ -89,7 +89,7 @@ DEEP = (
         "gamma-dgp",
         "dgp with a score that trusts outliers less than the log-likelihood does",
         _sampled("robust"),
-        {"beta": 1.0, "gamma": 1.03},
+        {"beta": 1.0, "gamma": OUR_GAMMA},
         {"beta": 1.0, "gamma": 1.03},
         paper=ROBUST,
     ),

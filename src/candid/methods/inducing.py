@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from candid.methods.composition import inducing_points
-from candid.methods.kind import Kind
+from candid.methods.kind import OUR_GAMMA, Kind
 from candid.methods.method import Method
 from candid.methods.papers import BSGP, DC, FITC, OD, PGVI, PPGPR, ROBUST, SGPR, SVGP
 
@@ -125,7 +125,7 @@ INDUCING = (
         "gamma-robust",
         "svgp with a score that trusts outliers less than the log-likelihood does",
         {"objective": "robust", "covariance": "full"},
-        {"beta": 1.0, "gamma": 1.03},
+        {"beta": 1.0, "gamma": OUR_GAMMA},
         {"beta": 1.0, "gamma": 1.03},
         paper=ROBUST,
     ),

@@ -9,10 +9,13 @@ from typing import Any
 from candid.methods.composition import Composition
 from candid.methods.method import Method
 
-__all__ = ["Kind"]
+__all__ = ["OUR_GAMMA", "Kind"]
 
 # Objectives that are known for all likelihoods.
 OF_ALL_LIKELIHOODS = ("elbo", "predictive")
+#: γ of robust scores in our recipes. A larger one lets the noise shrink to the bulk of a table that has a few gross
+#: errors, and these are then beyond belief: with 1.03 keggundirected has an NLL of 50, with this −0.69.
+OUR_GAMMA = 1.01
 
 
 @dataclass(frozen=True)
