@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
 from pathlib import Path
 
@@ -325,6 +327,18 @@ def test_fits_side_by_side_are_the_same_as_one_by_one(spec, table, tmp_path):
     # Two begin before one is over.
     assert [event.record is None for event in began[:3]] == [True, True, False]
     assert len(lines(two)) == len(alone)
+
+
+def test_a_fit_that_is_killed_says_what_to_do(spec, table, tmp_path, monkeypatch):
+    def killed(self, function, fit):
+        broken = Future()
+        broken.set_exception(BrokenProcessPool("a process was terminated abruptly"))
+        return broken
+
+    monkeypatch.setattr(ProcessPoolExecutor, "submit", killed)
+    runner = Runner(spec, spec.budgets["quick"], {table.name: table}, Results(tmp_path / "results.jsonl"), jobs=2)
+    with pytest.raises(MemoryError, match="fewer --jobs"):
+        runner.run()
 
 
 def test_the_value_with_the_best_validation_nll_is_used_for_all_splits(spec, table, tmp_path, pretend):

@@ -66,7 +66,7 @@ def race(course: Course, parts: Parts, note: Callable[[Lap], None]) -> None:
         clock.start()
         return clock.seconds >= course.seconds
 
-    length = {} if course.our_epochs is None else {"max_epochs": course.our_epochs}
+    length: dict[str, Any] = {} if course.our_epochs is None else {"max_epochs": course.our_epochs}
     gp = make_gp(
         course.method,
         recipe="candid",

@@ -120,7 +120,8 @@ class Runner:
                 waiting.append(position)
             else:
                 self._note(first + position, Outcome(fit, record), reused=True)
-        self._start = time.perf_counter() if not self._cost_done else self._start
+        if not self._cost_done:
+            self._start = time.perf_counter()
         missing = [fits[position] for position in waiting]
         for number, record in workers.records(missing, self._say):
             self.results.append(record)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
 from multiprocessing import get_context
 from types import TracebackType
@@ -55,7 +56,14 @@ class Workers:
             if not running:
                 return
             for over in wait(running, return_when=FIRST_COMPLETED).done:
-                yield running.pop(over), over.result()
+                try:
+                    record = over.result()
+                except BrokenProcessPool:
+                    raise MemoryError(
+                        "a fit was killed from outside, probably for want of memory; what is over is written down, and "
+                        "the same command goes on from there: give it fewer --jobs"
+                    ) from None
+                yield running.pop(over), record
 
 
 _tables: dict[str, Dataset] = {}
