@@ -20,7 +20,7 @@ GEMM_FLOPS = 2 * GEMM_SIZE**3
 
 
 def interleaved_medians(
-    contenders: Mapping[str, Turn], repeats: int, warm_up: int = 3, turn: float = 0.05
+    contenders: Mapping[str, Turn], repeats: int, warm_up: int = 3, turn: float = 0.2
 ) -> dict[str, float]:
     """Median seconds of each contender.
 
