@@ -98,6 +98,25 @@ def test_sghmc_with_mini_batches(rows):
     assert_moments(samples, expected, 1 / (1 - SGHMC.friction / 2))
 
 
+def test_mini_batches_add_no_more_than_a_share_of_the_noise(rows):
+    """Steps that are too long for mini-batches become shorter: without that, variances are eight times too large."""
+    samples, expected = draw(rows, "sghmc", 4, burn_in=3000, n_samples=10, thin=200, rate=0.2)
+    assert_moments(samples, expected, 1 / (1 - SGHMC.friction / 2))
+
+
+def test_sghmc_looks_at_mini_batches_before_it_moves(rows):
+    problem = NormalMean(2)
+    sampler = SGHMC([problem.x], 0.05)
+    moved = []
+    for step in range(SGHMC.looks + 1):
+        before = problem.x.detach().clone()
+        moment = Moment(problem, rows.batch(torch.randperm(N_ROWS)[:10]), step, seed=3)  # pyright: ignore
+        moment()
+        sampler.advance(moment)
+        moved.append(bool((problem.x != before).any()))
+    assert moved == [False] * (SGHMC.looks - 1) + [True] * 2
+
+
 def test_hmc(rows):
     samples, expected = draw(rows, "hmc", N_ROWS, burn_in=100, n_samples=20, thin=2, rate=0.1)
     assert_moments(samples, expected)

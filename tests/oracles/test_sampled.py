@@ -107,7 +107,8 @@ def test_the_same_moments_as_another_sampler():
         state, _ = theirs.update(state, None)
     x = torch.nn.Parameter(torch.zeros(n_chains, 2).double())
     ours = SGHMC([x], 0.1)
-    ours.memory = {"momentum": torch.zeros(1, 2 * n_chains).double(), "square": torch.ones(1, 2 * n_chains).double()}
+    zeros = torch.zeros(1, 2 * n_chains).double()
+    ours.memory = {"momentum": zeros.clone(), "square": zeros + 1, "variance": zeros}
     ours.freeze()
     batch = random_rows(int(total)).whole()
     for step in range(800):

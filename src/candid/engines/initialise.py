@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from sklearn.metrics import pairwise_distances_argmin
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
-from candid.engines.loop import Plan, train
+from candid.engines.loop import Callback, Plan, train
 from candid.engines.problem import Problem
 from candid.engines.rows import Rows, n_batches
 from candid.families import Exact, Inducing, Mean, Neighbours
@@ -32,6 +33,8 @@ ROWS_PER_CENTRE = 30
 LOO_BATCH, LOO_NEIGHBOURS, LOO_RATE = 128, 32, 0.1
 # Lengthscales start at most so many times smaller or larger than the standard deviation of the inputs.
 LENGTHS = 1e4
+# Inducing points move for so many epochs at least, and then as long as each of them gains so much per row.
+FIRST_EPOCHS, LEAST_GAIN = 6, 0.002
 
 
 def place_points(x: np.ndarray, n_points: int, how: str, seed: int, lengths: np.ndarray | None = None) -> np.ndarray:
@@ -119,23 +122,42 @@ def fit_points(
     seed: int,
     share: float = 1.0,
     time_budget: float | None = None,
-    max_epochs: int = 6,
+    max_epochs: int = 60,
 ) -> None:
     """Move inducing points, kernel and mean, in place, towards the maximum of "fitc" or "sgpr" of all rows.
 
     These evidences know the best q(u) of any inducing points, so that the points find their places among each other.
     The noise stays as it is: "fitc" has variances of its own besides it, and on short tables would have no other.
-    Where rows are a ``share`` of a table, so is what the prior counts.
+    Where rows are a ``share`` of a table, so is what the prior counts. They move as long as there is much to gain.
     """
     plan = Plan({"all": "lbfgs"}, max_epochs, batch_size=len(rows), time_budget=time_budget, seed=seed)
     dtype, given = rows.x.dtype, copy.deepcopy(likelihood).requires_grad_(False)
-    _fit(Problem(family, given, objective, {"prior": share}, prior), rows.to(torch.float64), plan, given, dtype)
+    problem = Problem(family, given, objective, {"prior": share}, prior)
+    _fit(problem, rows.to(torch.float64), plan, given, dtype, [_WhileItPays()])
     family.to(dtype)
 
 
-def _fit(problem: Problem, rows: Rows, plan: Plan, likelihood: Gaussian, dtype: torch.dtype) -> None:
+class _WhileItPays:
+    """Ends training when an epoch has gained too little."""
+
+    def __init__(self) -> None:
+        self._loss = math.inf
+
+    def __call__(self, record: dict[str, Any]) -> bool:
+        gain, self._loss = self._loss - record["loss"], record["loss"]
+        return record["epoch"] > FIRST_EPOCHS and gain < LEAST_GAIN
+
+
+def _fit(
+    problem: Problem,
+    rows: Rows,
+    plan: Plan,
+    likelihood: Gaussian,
+    dtype: torch.dtype,
+    callbacks: Sequence[Callback] = (),
+) -> None:
     """Train in float64, keep the result away from where nothing can be learned, and go back to ``dtype``."""
-    train(problem.double(), rows, plan)
+    train(problem.double(), rows, plan, callbacks=callbacks)
     _keep_lengths(problem.family.kernel, rows.x)
     _leave_floor(likelihood)
     for part in (problem.family.kernel, problem.family.mean, likelihood):

@@ -15,8 +15,12 @@ from candid.engines.moment import Moment
 from candid.engines.steppers.base import Evaluate
 from candid.engines.steppers.random_numbers import random_at
 from candid.engines.steppers.sampler import Sampler
+from candid.marginal import Batch
 
 __all__ = ["SGHMC"]
+
+# Steps that an average over steps goes back at most.
+LONGEST_MEMORY = 100
 
 
 class SGHMC(Sampler):
@@ -31,11 +35,18 @@ class SGHMC(Sampler):
 
     Until it is frozen, M⁻¹ = v̄^(−½), where v̄ is a running average of g² over a time τ that is short while gradients
     still point in one direction. Chains, which share nothing, move side by side.
+
+    Where g is that of a mini-batch it has a variance V, so that every step adds ε⁴M⁻²V to the 2αε²M⁻¹/N that belong to
+    it: samples of a stiff target, where V is large, would be far too wide. So ε becomes smaller until the one is no
+    more than a share of the other, on average over entries. And the first batches are only looked at: steps with the
+    preconditioner of the prior would undo what a good start is worth.
     """
 
     needs_one_gradient = True
     #: α, and the deviations of its equilibrium that a momentum may have.
     friction, widest = 0.05, 5.0
+    #: Mini-batches that are looked at before the first step, and the share of the noise of a step that is theirs.
+    looks, share = 30, 0.4
 
     @torch.no_grad()
     def advance(self, evaluate: Evaluate) -> float:
@@ -45,9 +56,14 @@ class SGHMC(Sampler):
             self._begin(gradient, total)
         if not self.frozen:
             self._adapt(gradient, total)
-        memory, friction, rate = self.memory, self.friction, self.rate
+            if _is_part(evaluate.batch):
+                self._look(gradient)
+                if int(self.memory["looks"]) < self.looks:
+                    return float("nan")
+        memory, friction = self.memory, self.friction
         # M⁻¹ = v̄^(−½)
         inverse_mass = memory["square"].rsqrt()
+        rate = self._rate(inverse_mass, total)
         numbers = torch.randn(gradient.shape, dtype=gradient.dtype, generator=random_at(evaluate.seed, evaluate.step))
         # Deviation of a momentum in equilibrium, √(ε² M⁻¹/N)
         deviation = (rate**2 / total * inverse_mass).sqrt_()
@@ -65,6 +81,9 @@ class SGHMC(Sampler):
             "average": torch.zeros_like(gradient),
             "square": torch.full_like(gradient, total**-2),
             "horizon": torch.ones_like(gradient),
+            "looks": torch.zeros(()),
+            "last": gradient.clone(),
+            "variance": torch.zeros_like(gradient),
         }
 
     def _adapt(self, gradient: Tensor, total: float) -> None:
@@ -75,3 +94,22 @@ class SGHMC(Sampler):
         average.lerp_(gradient, weight)
         # No posterior is wider than the prior: started at an optimum, where gradients vanish, steps stay within reason.
         square.lerp_(gradient.square(), weight).clamp_(min=total**-2)
+
+    def _look(self, gradient: Tensor) -> None:
+        """Take note of how much gradients differ from one mini-batch to the next."""
+        seen = int(self.memory["looks"].add_(1))
+        # V ← V + (½(g − g₋₁)² − V)/n; the first gradient has none before it
+        novelty = 1 / min(max(seen - 1, 1), LONGEST_MEMORY)
+        self.memory["variance"].lerp_(0.5 * (gradient - self.memory["last"]).square(), novelty)
+        self.memory["last"].copy_(gradient)
+
+    def _rate(self, inverse_mass: Tensor, total: float) -> float:
+        """ε, or as much less as mini-batches demand."""
+        # (ε⁴M⁻²V) / (2αε²M⁻¹/N) = ε²M⁻¹V N/(2α)
+        ratio = self.rate**2 * total / (2 * self.friction) * float((inverse_mass * self.memory["variance"]).mean())
+        return self.rate * min(1.0, (self.share / ratio) ** 0.5) if ratio > 0 else self.rate
+
+
+def _is_part(batch: Batch) -> bool:
+    """Whether there are other rows."""
+    return float(batch.weight.sum()) < (1 - 1e-6) * batch.total
