@@ -45,8 +45,8 @@ class SGHMC(Sampler):
     needs_one_gradient = True
     #: α, and the deviations of its equilibrium that a momentum may have.
     friction, widest = 0.05, 5.0
-    #: Mini-batches that are looked at before the first step, and the share of the noise of a step that is theirs.
-    looks, share = 30, 0.4
+    #: Mini-batches that are looked at before the first step, and the noise that they may add, as a share of its own.
+    looks, share = 30, 1.0
 
     @torch.no_grad()
     def advance(self, evaluate: Evaluate) -> float:
