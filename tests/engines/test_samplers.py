@@ -99,9 +99,12 @@ def test_sghmc_with_mini_batches(rows):
 
 
 def test_mini_batches_add_no_more_than_a_share_of_the_noise(rows):
-    """Steps that are too long for mini-batches become shorter: without that, variances are eight times too large."""
+    """Steps that are too long for mini-batches become shorter; otherwise the largest variance is 8 times too large.
+
+    The stiffest direction has a third too much of it, the others less.
+    """
     samples, expected = draw(rows, "sghmc", 4, burn_in=3000, n_samples=10, thin=200, rate=0.2)
-    assert_moments(samples, expected, 1 / (1 - SGHMC.friction / 2))
+    assert_moments(samples, expected, tolerance=0.4)
 
 
 def test_sghmc_looks_at_mini_batches_before_it_moves(rows):
