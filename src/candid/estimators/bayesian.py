@@ -63,7 +63,8 @@ class BayesianGPRegressor(BayesianGP, LikelihoodChoice):
         default a twelfth of them from one sample to the next.
     step_size : float, optional
         Of the sampler. That of SGHMC is by default 0.05 on short tables, 0.03 on ones of 5000 rows, and falls to 0.01
-        on longer ones; HMC finds its own, and starts at 0.1.
+        on longer ones. It takes shorter steps where mini-batches would add more noise than belongs to one. HMC finds
+        its own size, and starts at 0.1.
     max_epochs : int, optional
         Of the optimiser, before samples are drawn; by default none from a warm start, and as many as make 1000 steps
         from a cold one.
