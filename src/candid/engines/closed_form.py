@@ -16,7 +16,7 @@ from torch import Tensor
 
 from candid.engines.rows import Rows
 from candid.families import Regressors, Sparse
-from candid.likelihoods import Gaussian, Likelihood
+from candid.likelihoods import Binomial, Gaussian, Likelihood, NegativeBinomial
 from candid.linalg import cholesky
 from candid.linalg.triangular import lower_half_of_product, solve_lower
 from candid.parameters import Hyperparameter
@@ -110,7 +110,13 @@ def settle_weights(
             # mu + Φᵀw, and aᵀP⁻¹a with P = C Cᵀ
             mean = mu + (known[0].unsqueeze(-2) @ at_rows.mean).squeeze(-2).mT
             spread = solve_lower(cholesky(known[1][..., :n_points, :n_points]).lower, features).square().sum(-2)
-        targets, precision = exact.at(index).pseudo_observations(some.y, mean, (at_rows.residual + spread).mT)
+        there = exact.at(index)
+        if known is None and isinstance(exact, (Binomial, NegativeBinomial)):
+            # Each count by itself: from the prior, rounds with large counts would get hardly anywhere.
+            targets, variance = there.logits(some.y)
+            precision = variance.reciprocal()
+        else:
+            targets, precision = there.pseudo_observations(some.y, mean, (at_rows.residual + spread).mT)
         return some.weight * precision.mT / beta, (targets - mu).mT
 
     for turn in range(rounds):
