@@ -30,6 +30,13 @@ def test_more_rows_improve_predictions(make, table, new_rows):
     assert nll(gp, *new_rows) < before - 0.2
 
 
+@pytest.mark.parametrize("first", [1, 2, 15])
+def test_a_fit_on_a_few_rows_is_nothing_to_go_on_from(first, make, table):
+    X, y = table
+    gp = make().partial_fit(X[:first], y[:first]).partial_fit(X[first:], y[first:])
+    assert same(gp, make().fit(X, y))
+
+
 def test_no_row_is_forgotten(table):
     X, y = table
     gp = ExactGPRegressor().partial_fit(X[:40], y[:40]).partial_fit(X[40:70], y[40:70]).partial_fit(X[70:], y[70:])

@@ -84,13 +84,14 @@ class Regressor(MultiOutputMixin, RegressorMixin, Estimator):
     def partial_fit(self, X, y, sample_weight=None) -> Self:
         """Add rows and continue training from the present parameters, on all rows seen so far.
 
-        The first call is a fit. The rows are kept in memory (not in saved files) for this purpose; a model that was
-        loaded from a file has none, and is fitted anew. Parameters that shape the model must not have changed.
+        The first call is a fit; as long as there were fewer than 20 rows, the next one is a fit of all. The rows are
+        kept in memory (not in saved files) for this purpose; a model that was loaded from a file has none, and is
+        fitted anew. Parameters that shape the model must not have changed.
         """
         start = self._goes_on()
         if start is None:
             return self.fit(X, y, sample_weight)
-        return self._train(self._read(X, y, sample_weight, reset=False), start)
+        return self._go_on(self._read(X, y, sample_weight, reset=False), start)
 
     def _read(self, X, y, sample_weight, reset: bool) -> Table:
         name, known = self._known()

@@ -80,14 +80,15 @@ class Classifier(ClassifierMixin, Estimator):
     def partial_fit(self, X, y, classes=None, sample_weight=None) -> Self:
         """Add rows and continue training from the present parameters, on all rows seen so far.
 
-        The first call is a fit; ``classes`` names all labels that may come, if these rows do not have all of them. The
-        rows are kept in memory (not in saved files) for this purpose; a model that was loaded from a file has none, and
-        is fitted anew. Parameters that shape the model must not have changed.
+        The first call is a fit (as long as there were fewer than 20 rows, the next one is a fit of all); ``classes``
+        names all labels that may come, if these rows do not have all of them. The rows are kept in memory (not in saved
+        files) for this purpose; a model that was loaded from a file has none, and is fitted anew. Parameters that shape
+        the model must not have changed.
         """
         start = self._goes_on()
         if start is None:
             return self._fit(X, y, sample_weight, classes)
-        return self._train(self._more(X, y, classes, sample_weight), start)
+        return self._go_on(self._more(X, y, classes, sample_weight), start)
 
     def _more(self, X, y, classes, sample_weight) -> Table:
         """Rows with the labels of a model that is there already."""

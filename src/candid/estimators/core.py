@@ -142,6 +142,10 @@ class Estimator(BaseEstimator):
             self._check_shape()
         return fitted
 
+    def _go_on(self, table: Table, start: Fitted) -> Self:
+        """Train on the rows of an earlier fit and those of ``table``; from where it ended, if it had rows enough."""
+        return self._train(start.rows_and(table), None) if start.knows_little else self._train(table, start)
+
     def _check_shape(self) -> None:
         self._validate_params()
         for name, before in self._shape.items():

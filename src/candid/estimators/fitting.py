@@ -30,6 +30,8 @@ SMALL_TABLE = 256
 # Jitter above this share of the kernel's diagonal is worth telling the user about.
 LARGE_JITTER = 1e-3
 SMALLEST_NOISE = 1e-10
+# A fit on fewer rows knows too little of scales and lengths to go on from.
+FEWEST_ROWS = 20
 # Standard deviations whose squares are float64 numbers.
 LARGEST_SCALE = 1e150
 
@@ -84,6 +86,16 @@ class Fitted:
     predictor: TablePredictor
     history: list[dict[str, Any]]
     jitter: float
+
+    @property
+    def knows_little(self) -> bool:
+        """Whether there were so few rows that it is better to fit anew than to go on from here."""
+        return len(self.training) < FEWEST_ROWS
+
+    def rows_and(self, table: Table) -> Table:
+        """All rows seen so far, and those of ``table``."""
+        training = self.training if table.place is not None else replace(self.training, place=None)
+        return (training if self.held_out is None else training.append(self.held_out)).append(table)
 
     @property
     def kernel(self) -> Kernel:

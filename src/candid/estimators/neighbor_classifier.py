@@ -109,7 +109,7 @@ verbose, checkpoint_dir, callbacks
     # More rows
 
     def partial_fit(self, X, y, classes=None, sample_weight=None) -> Self:
-        """Add rows to predict from; the kernel, and what was learned of earlier rows, stay as they are.
+        """Add rows to predict from; the kernel, and what was learned of 20 or more earlier rows, stay as they are.
 
         The first call is a fit; ``classes`` names all labels that may come, if these rows do not have all of them. The
         ω of a new row is its expectation given what the model predicts there. A model that was loaded from a file

@@ -122,6 +122,8 @@ class NeighborGP(NeighborParts):
         start: Fitted | None = getattr(self, "_fitted", None)
         if start is None:
             add_rows_to_loaded(self, table, self.predictor_)
+        elif start.knows_little:
+            return self._go_on(table, start)
         else:
             self._fitted = add_rows(self, table, start)
         return self
@@ -251,7 +253,7 @@ n_threads, predict_dtype, random_state, verbose, checkpoint_dir, callbacks
         return isinstance(self._inner, MixedPredictor)
 
     def partial_fit(self, X, y, sample_weight=None) -> Self:
-        """Add rows to predict from; kernel, mean and noise stay as they are.
+        """Add rows to predict from; kernel, mean and noise stay as they are if 20 rows or more have been fitted.
 
         The first call is a fit. With ``objective="swsgp"``, which predicts from inducing points, training goes on, on
         all rows seen so far, and a model that was loaded from a file, which does not have them, is fitted anew; all
