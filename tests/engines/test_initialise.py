@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 import torch
 
-from candid.engines import Problem, Rows, fit_by_evidence, fit_by_neighbours, fit_points, nearest_rows, place_points
+from candid.engines import (
+    Problem,
+    Rows,
+    fit_by_evidence,
+    fit_by_neighbours,
+    fit_points,
+    initialise,
+    nearest_rows,
+    place_points,
+)
 from candid.families import Inducing, make_mean
 from candid.kernels import make_kernel
 from candid.likelihoods import Gaussian
@@ -163,6 +172,19 @@ def test_a_prior_counts_as_much_as_the_share_of_rows(share, counts):
     fit_points(family, likelihood, prior, rows, "sgpr", seed=0, share=share)
     at_the_prior = bool(((kernel.base.lengthscale.value - 5.0).abs() < 0.1).all())
     assert at_the_prior == counts
+
+
+def test_points_move_as_long_as_it_pays(monkeypatch):
+    """A few epochs in any case, then until one gains little; here that is long before the last."""
+    epochs, judge = [], initialise._WhileItPays.__call__
+
+    def told(self, record):
+        epochs.append(record["epoch"])
+        return judge(self, record)
+
+    monkeypatch.setattr(initialise._WhileItPays, "__call__", told)
+    evidence_problem(random_rows(60, seed=6), torch.float64, "fitc")
+    assert initialise.FIRST_EPOCHS < len(epochs) < 60
 
 
 @pytest.mark.parametrize("objective", ["fitc", "sgpr"])

@@ -37,6 +37,17 @@ def test_a_fit_on_a_few_rows_is_nothing_to_go_on_from(first, make, table):
     assert same(gp, make().fit(X, y))
 
 
+@pytest.mark.parametrize("held_out", [0.0, 0.2])
+def test_rows_in_a_given_order_are_added_without_training(held_out, table):
+    X, y = table
+    gp = NeighborGPRegressor(objective="vecchia", ordering=np.arange(15), validation_fraction=held_out, random_state=0)
+    lengthscales = gp.fit(X[:15], y[:15]).kernel_.base.lengthscale.value
+    before = nll(gp, X[15:], y[15:])
+    gp.partial_fit(X[15:], y[15:])
+    assert torch.equal(gp.kernel_.base.lengthscale.value, lengthscales)
+    assert nll(gp, X[15:], y[15:]) < before
+
+
 def test_no_row_is_forgotten(table):
     X, y = table
     gp = ExactGPRegressor().partial_fit(X[:40], y[:40]).partial_fit(X[40:70], y[40:70]).partial_fit(X[70:], y[70:])

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from candid.engines.rows import Rows
 from candid.families import Regressors, Sparse
-from candid.likelihoods import Binomial, Gaussian, Likelihood, NegativeBinomial
+from candid.likelihoods import Binomial, Gaussian, Likelihood, NegativeBinomial, matching_observations
 from candid.linalg import cholesky
 from candid.linalg.triangular import lower_half_of_product, solve_lower
 from candid.parameters import Hyperparameter
@@ -98,7 +98,8 @@ def settle_weights(
     the best q(v) for these.
 
     With Pólya–Gamma variables or Student's t each turn makes the bound higher (Wenzel et al. 2019); one that begins
-    where it ends is at its maximum.
+    where it ends is at its maximum. With large counts such turns would be very short. So counts count by themselves at
+    first, and then as what matches them on average: turns of Newton's method, so to speak.
     """
     exact, n_points = copy.deepcopy(likelihood).double(), family.points.shape[-2]
     known: tuple[Tensor, Tensor] | None = None
@@ -110,13 +111,14 @@ def settle_weights(
             # mu + Φᵀw, and aᵀP⁻¹a with P = C Cᵀ
             mean = mu + (known[0].unsqueeze(-2) @ at_rows.mean).squeeze(-2).mT
             spread = solve_lower(cholesky(known[1][..., :n_points, :n_points]).lower, features).square().sum(-2)
-        there = exact.at(index)
-        if known is None and isinstance(exact, (Binomial, NegativeBinomial)):
-            # Each count by itself: from the prior, rounds with large counts would get hardly anywhere.
-            targets, variance = there.logits(some.y)
-            precision = variance.reciprocal()
+        there, variance = exact.at(index), (at_rows.residual + spread).mT
+        if not isinstance(exact, (Binomial, NegativeBinomial)):
+            targets, precision = there.pseudo_observations(some.y, mean, variance)
+        elif known is not None:
+            targets, precision = matching_observations(there, some.y, mean, variance)
         else:
-            targets, precision = there.pseudo_observations(some.y, mean, (at_rows.residual + spread).mT)
+            targets, blur = there.logits(some.y)
+            precision = blur.reciprocal()
         return some.weight * precision.mT / beta, (targets - mu).mT
 
     for turn in range(rounds):

@@ -128,7 +128,7 @@ def fit_points(
 
     These evidences know the best q(u) of any inducing points, so that the points find their places among each other.
     The noise stays as it is: "fitc" has variances of its own besides it, and on short tables would have no other.
-    Where rows are a ``share`` of a table, so is what the prior counts. They move as long as there is much to gain.
+    Where rows are a ``share`` of a table, so is what the prior counts. The points move as long as it pays.
     """
     plan = Plan({"all": "lbfgs"}, max_epochs, batch_size=len(rows), time_budget=time_budget, seed=seed)
     dtype, given = rows.x.dtype, copy.deepcopy(likelihood).requires_grad_(False)

@@ -57,7 +57,7 @@ class BayesianGPRegressor(BayesianGP, LikelihoodChoice):
         hidden layers.
     burn_in : int, optional
         Steps of the sampler before samples are collected, in which it adapts to its target; by default 60 to 2000 (with
-        hidden layers, 200 to 2000).
+        hidden layers, 200 to 2000). Where it has mini-batches, SGHMC does not move before the thirtieth.
     thin : int, optional
         Steps from one sample to the next, by default 6 to 32. A step of HMC is a trajectory of 12, and there is by
         default a twelfth of them from one sample to the next.

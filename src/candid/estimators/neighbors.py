@@ -122,7 +122,7 @@ class NeighborGP(NeighborParts):
         start: Fitted | None = getattr(self, "_fitted", None)
         if start is None:
             add_rows_to_loaded(self, table, self.predictor_)
-        elif start.knows_little:
+        elif start.knows_little and start.training.place is None:
             return self._go_on(table, start)
         else:
             self._fitted = add_rows(self, table, start)

@@ -6,6 +6,7 @@ from candid.likelihoods.bernoulli import Bernoulli
 from candid.likelihoods.coregionalised import Coregionalised, CoregionalisedSites
 from candid.likelihoods.counts import Binomial, NegativeBinomial
 from candid.likelihoods.gaussian import Gaussian, GaussianRows, GaussianSites
+from candid.likelihoods.normal_sites import matching_observations
 from candid.likelihoods.one_against_all import OneAgainstAll
 from candid.likelihoods.partly_observed import PartlyObserved
 from candid.likelihoods.softmax import Softmax
@@ -31,5 +32,6 @@ __all__ = [
     "StudentTSites",
     "Surrogate",
     "make_sites",
+    "matching_observations",
     "new_observations",
 ]

@@ -25,7 +25,7 @@ from torch.nn.functional import embedding
 from candid.likelihoods.base import Likelihood, Sites
 from candid.marginal import Batch, Marginal
 
-__all__ = ["NormalSites", "normal_observations"]
+__all__ = ["NormalSites", "matching_observations", "normal_observations"]
 
 # Rounds in which the observation of a new row is found, and the share of its way that it goes in each.
 ROUNDS, SHARE = 40, 0.5
@@ -95,18 +95,29 @@ def normal_observations(
 ) -> tuple[Float[Tensor, "n p"], Float[Tensor, "n p"]]:
     """The t and λ of least penalty, for rows of which others say that f ~ N(mean, variance); t and 1/λ to start from.
 
-    There λ = −2 ∂E/∂v and λ(t − m) = ∂E/∂m, for E = E_q log p(y|f).
+    There they are those that match p(y|f) under q(f).
     """
     shift, precision = start[0] / start[1], 1 / start[1]
     for _ in range(ROUNDS):
-        m, v = (part.requires_grad_() for part in _given(mean, variance, shift, precision))
-        with torch.enable_grad():
-            expected = at_rows.expected_log_density(y, m, v).sum()
-        by_mean, by_variance = torch.autograd.grad(expected, (m, v))
-        better = (-2 * by_variance).clamp_min(LEAST_PRECISION)
+        target, better = matching_observations(at_rows, y, *_given(mean, variance, shift, precision))
         precision = torch.lerp(precision, better, SHARE)
-        shift = torch.lerp(shift, better * m.detach() + by_mean, SHARE)
+        shift = torch.lerp(shift, better * target, SHARE)
     return shift / precision, precision
+
+
+def matching_observations(
+    at_rows: Any, y: Float[Tensor, "n p"], mean: Float[Tensor, "n p"], variance: Float[Tensor, "n p"]
+) -> tuple[Float[Tensor, "n p"], Float[Tensor, "n p"]]:
+    """The t and λ of the normal density that is like p(y|f), on average, where f ~ N(m, v).
+
+    λ = −2 ∂E/∂v and λ(t − m) = ∂E/∂m, for E = E log p(y|f).
+    """
+    m, v = (part.detach().requires_grad_() for part in (mean, variance))
+    with torch.enable_grad():
+        expected = at_rows.expected_log_density(y, m, v).sum()
+    by_mean, by_variance = torch.autograd.grad(expected, (m, v))
+    precision = (-2 * by_variance).clamp_min(LEAST_PRECISION)
+    return mean + by_mean / precision, precision
 
 
 def _given(mean: Tensor, variance: Tensor, shift: Tensor, precision: Tensor) -> tuple[Tensor, Tensor]:

@@ -34,7 +34,7 @@ class SGHMC(Sampler):
     place, not from the target, and is cut there: so no chain flies off.
 
     Until it is frozen, M⁻¹ = v̄^(−½), where v̄ is a running average of g² over a time τ that is short while gradients
-    still point in one direction. Chains, which share nothing, move side by side.
+    still point in one direction. Chains, which share nothing but ε, move side by side.
 
     Where g is that of a mini-batch it has a variance V, so that every step adds ε⁴M⁻²V to the 2αε²M⁻¹/N that belong to
     it: samples of a stiff target, where V is large, would be far too wide. So ε becomes smaller until the one is no
@@ -45,7 +45,7 @@ class SGHMC(Sampler):
     needs_one_gradient = True
     #: α, and the deviations of its equilibrium that a momentum may have.
     friction, widest = 0.05, 5.0
-    #: Mini-batches that are looked at before the first step, and the noise that they may add, as a share of its own.
+    #: With which mini-batch the first step is taken, and the noise that they may add, as a share of its own.
     looks, share = 30, 1.0
 
     @torch.no_grad()
