@@ -9,10 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from candid.families.axes import for_each_gp
-from candid.families.squares import inverse_of
 from candid.kernels import Kernel
 from candid.linalg import cholesky
-from candid.linalg.triangular import solve_lower
+from candid.linalg.triangular import inverse_of, solve_lower
 
 __all__ = ["FixedBasis", "Regressors"]
 

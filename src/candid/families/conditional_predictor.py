@@ -13,9 +13,10 @@ from torch import Tensor
 from candid.families.axes import for_each_gp
 from candid.families.means import Mean, mean_from_spec
 from candid.families.predictor import BasisPredictor, Joint
-from candid.families.squares import SignedSquares, inverse_of
+from candid.families.squares import SignedSquares
 from candid.kernels import Embedding, Kernel, kernel_from_spec, unfold
 from candid.kernels.bound import CrossCovariance, bind
+from candid.linalg.triangular import inverse_of
 from candid.marginal import Marginal
 
 __all__ = ["ConditionalPredictor", "spread_squares"]

@@ -33,10 +33,9 @@ from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
 from candid.families.means import Mean
 from candid.families.sparse import Sparse
-from candid.families.squares import inverse_of
 from candid.kernels import Kernel, unfold
 from candid.linalg import cholesky, project, whiten
-from candid.linalg.triangular import solve_lower
+from candid.linalg.triangular import inverse_of, solve_lower
 from candid.marginal import Batch, Evaluation
 from candid.weights import Weights
 from candid.weights.base import over_gps

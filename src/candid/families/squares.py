@@ -20,7 +20,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-__all__ = ["SignedSquares", "inverse_of"]
+from candid.linalg.triangular import inverse_of
+
+__all__ = ["SignedSquares"]
 
 # Two blocks of a triangle have 3/4 of the entries of the square, and four have 5/8; more would be too thin to be quick.
 # From how many multiplications (of the square) on they save more than it costs to start their products.
@@ -135,12 +137,6 @@ def staircase_blocks(n_rows: int, size: int, n_columns: int, offset: int) -> lis
     count = next(count for count, least in BLOCKS.items() if work >= least) if skips_zeros else 1
     bounds = [n_rows * k // count for k in range(count + 1)]
     return [(slice(start, stop), slice(0, min(stop + offset, size))) for start, stop in pairwise(bounds)]
-
-
-def inverse_of(lower: Float[Tensor, "*batch m m"]) -> Float[Tensor, "*batch m m"]:
-    """L⁻¹, which is lower-triangular, too."""
-    identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device).expand_as(lower)
-    return torch.linalg.solve_triangular(lower, identity, upper=False)
 
 
 def _signs(values: Tensor) -> Tensor:

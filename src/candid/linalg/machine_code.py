@@ -53,11 +53,12 @@ def _decay(r):
 
     def decay_of(r):
         # exp(−r) = 2⁻ⁿ exp(f) with n = round(r / log 2) and |f| ≤ ½ log 2
-        n = math.floor(real(inverse) * r + real(0.5))
+        n = np.floor(real(inverse) * r + real(0.5))
         f = (real(high) * n - r) + real(low) * n
         p = real(0)
         for coefficient in series:
             p = p * f + real(coefficient)
-        return p * whole((offset - whole(n)) << position).view(real)
+        # By way of 32 bits: vectors of processors know no other conversion.
+        return p * whole((offset - whole(np.int32(n))) << position).view(real)
 
     return decay_of

@@ -18,6 +18,7 @@ from torch import Tensor
 __all__ = [
     "add_product_below_diagonal",
     "congruence",
+    "inverse_of",
     "lower_half_of_product",
     "lower_times",
     "product_below_diagonal",
@@ -58,6 +59,12 @@ def solve_lower_transposed_(lower: Float[Tensor, "m m"], x: Float[Tensor, "m n"]
     columns = x.mT
     torch.linalg.solve_triangular(lower, columns, upper=False, left=False, out=columns)
     return x
+
+
+def inverse_of(lower: Float[Tensor, "*batch m m"]) -> Float[Tensor, "*batch m m"]:
+    """L⁻¹, which is lower-triangular, too."""
+    identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device).expand_as(lower)
+    return _solve_from_right(lower, identity)
 
 
 def _solve_from_right(lower: Tensor, x: Tensor) -> Tensor:
@@ -113,10 +120,10 @@ def lower_times(lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n
 
 
 def transposed_lower_times(
-    lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]
+    lower: Float[Tensor, "*batch j m"], x: Float[Tensor, "*batch j n"]
 ) -> Float[Tensor, "*batch m n"]:
-    """Lᵀ X."""
-    product = torch.empty_like(x)
+    """Lᵀ X; below its triangle, L may have more rows."""
+    product = x.new_empty(*x.shape[:-2], lower.shape[-1], x.shape[-1])
     for start, stop in _blocks(lower.shape[-1]):
         # (Lᵀ X)_i = Σ_{j≥i} L_jiᵀ X_j
         torch.matmul(lower[..., start:, start:stop].mT, x[..., start:, :], out=product[..., start:stop, :])
@@ -140,8 +147,8 @@ def product_below_diagonal(
     return product
 
 
-def add_product_below_diagonal(total: Float[Tensor, "m m"], x: Float[Tensor, "m n"], y: Float[Tensor, "m n"]) -> None:
-    """Add X Yᵀ to ``total``, on and below the diagonal; what is above it has no meaning."""
+def add_product_below_diagonal(total: Float[Tensor, "j m"], x: Float[Tensor, "j n"], y: Float[Tensor, "m n"]) -> None:
+    """Add X Yᵀ, of which X may have more rows, to ``total`` on and below the diagonal; the rest has no meaning."""
     for start, stop in _blocks(x.shape[-2]):
         total[start:stop, :stop].addmm_(x[start:stop], y[:stop].mT)
 

@@ -1,0 +1,108 @@
+"""The mathematics of :mod:`candid.families.blockwise`: moments of one block of rows, and what it adds to gradients.
+
+Tensors of several GPs have these as their first axis.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from candid.kernels.blocks import Blocks
+from candid.linalg.column_moments import column_moments
+from candid.linalg.triangular import add_product_below_diagonal, lower_times, transposed_lower_times
+
+__all__ = ["GPs", "Pull", "Sums", "evaluate", "of_products", "pull_back"]
+
+
+class GPs(NamedTuple):
+    """W = L⁻¹, and q(v)."""
+
+    whitener: Tensor  # (GP, M, M)
+    mean: Tensor  # (GP, M)
+    root: Tensor | None  # (GP, M), (GP, M, M), or None where S = 0
+
+    @property
+    def full(self) -> bool:
+        return self.root is not None and self.root.dim() == 3
+
+
+def evaluate(gps: GPs, blocks: Blocks, gp: int, rows: slice, moments: Tensor) -> tuple[Tensor, Tensor]:
+    """A, and w = dk/dq up to a constant, of some rows; their moments are written to ``moments`` (3, GP, n)."""
+    cross, slope = blocks.covariances(gp, rows)
+    features = lower_times(gps.whitener[gp], cross)
+    own, nothing = moments[:, gp, rows], gps.mean.new_zeros(gps.mean.shape[1:])
+    variances = nothing if gps.root is None or gps.full else gps.root[gp].square()
+    own.copy_(column_moments(features, gps.mean[gp], variances))
+    if gps.root is not None and gps.full:
+        torch.sum(transposed_lower_times(gps.root[gp], features).square_(), 0, out=own[2])
+    return features, slope
+
+
+class Pull(NamedTuple):
+    """Gradients of the three moments, and what turns them into those of covariances."""
+
+    of_mean: Tensor  # h, (GP, n)
+    of_spread: Tensor  # s
+    apart: Tensor | None  # 2(e + s); None where it is zero
+    turned: Tensor  # [P; mᵀW], (GP, M + 1, M)
+
+    @staticmethod
+    def of(gps: GPs, of_mean: Tensor, of_explained: Tensor, of_spread: Tensor) -> Pull:
+        if gps.root is None:
+            of_spread = -of_explained
+        apart = 2 * (of_explained + of_spread)
+        # P = 2(S − I)W
+        turned = -2 * gps.whitener
+        if gps.full:
+            turned += 2 * (gps.root @ (gps.root.mT @ gps.whitener))  # pyright: ignore
+        elif gps.root is not None:
+            turned *= (1 - gps.root.square()).unsqueeze(-1)
+        turned = torch.cat([turned, gps.mean.unsqueeze(-2) @ gps.whitener], -2)
+        return Pull(of_mean, of_spread, apart if apart.any() else None, turned)
+
+
+class Sums(NamedTuple):
+    """What gradients are made of, summed over rows."""
+
+    products: Tensor  # G, on and below the diagonal, above m̄ᵀ: (GP, M + 1, M)
+    apart: Tensor | None  # 2A diag(e + s)Aᵀ; None where it is zero
+
+    @staticmethod
+    def zeros(gps: GPs, pull: Pull) -> Sums:
+        return Sums(torch.zeros_like(pull.turned), None if pull.apart is None else torch.zeros_like(gps.whitener))
+
+
+def pull_back(gps: GPs, pull: Pull, gp: int, rows: slice, features: Tensor, sums: Sums) -> Tensor:
+    """K̄_zx of some rows; what they contribute to ``sums`` is added there."""
+    # [A diag(s); hᵀ]
+    weighted = features.new_empty(len(features) + 1, features.shape[-1])
+    torch.mul(features, pull.of_spread[gp, rows], out=weighted[:-1])
+    weighted[-1] = pull.of_mean[gp, rows]
+    add_product_below_diagonal(sums.products[gp], weighted, features)
+    turned = pull.turned[gp]
+    cross_bar = turned.mT @ weighted if gps.full else transposed_lower_times(turned, weighted)
+    if pull.apart is not None and sums.apart is not None:
+        others = features * pull.apart[gp, rows]
+        add_product_below_diagonal(sums.apart[gp], others, features)
+        cross_bar += transposed_lower_times(gps.whitener[gp], others)
+    return cross_bar
+
+
+def of_products(gps: GPs, sums: Sums) -> tuple[Tensor, Tensor | None]:
+    """ĀAᵀ and R̄."""
+    lower, mean_bar = sums.products[:, :-1].tril(), sums.products[:, -1:]
+    gram = lower + lower.tril(-1).mT
+    inner = torch.baddbmm(gram, gps.mean.unsqueeze(-1), mean_bar, beta=-2.0)
+    if sums.apart is not None:
+        inner += sums.apart
+    if gps.root is None:
+        return inner, None
+    if not gps.full:
+        inner += 2 * gps.root.square().unsqueeze(-1) * gram
+        return inner, 2 * gps.root * gram.diagonal(dim1=-2, dim2=-1)
+    root_bar = 2 * (gram @ gps.root)
+    # S G = (G R Rᵀ)ᵀ
+    return inner.add_((root_bar @ gps.root.mT).mT), root_bar.tril()

@@ -1,0 +1,144 @@
+"""Covariances of scaled points with blocks of scaled rows under a stationary kernel, and their gradients.
+
+What the blocks have in common is computed once. Machine code goes over each block once in every direction; where there
+is none, torch does the same in a dozen operations.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from candid.kernels.compiled import COMPILED
+from candid.kernels.gram import FEW_FEATURES, cancels, left_factor, right_factor, squared_distances, symmetric_gradients
+from candid.kernels.profiles import Profile
+from candid.linalg import machine_code_takes
+
+__all__ = ["Blocks", "HalfGradients", "make_blocks"]
+
+# Squared distances of more features are computed faster by a product of matrices.
+MOST_FEATURES = 32
+
+
+class HalfGradients(NamedTuple):
+    """For q_ij = ‖a_i − b_j‖²: ½ā, ½b̄ and ½(Σ aā + Σ bb̄), where the sums are over points and rows."""
+
+    points: Tensor  # (GP, M, D)
+    rows: Tensor  # (GP, D, N)
+    moment: Tensor  # (GP, D)
+
+    def without(self, n_features: int) -> HalfGradients:
+        """Features from that number on left out."""
+        return HalfGradients(
+            self.points[..., :n_features], self.rows[..., :n_features, :], self.moment[..., :n_features]
+        )
+
+
+class Blocks(ABC):
+    """Points ``a`` (GP, M, D) and rows ``b`` (GP, N, D), of which a block is one GP and a slice of its rows."""
+
+    def __init__(self, a: Tensor, b: Tensor) -> None:
+        self.a, self.columns = a, b.mT.contiguous()
+
+    def zeros(self) -> HalfGradients:
+        return HalfGradients(
+            torch.zeros_like(self.a), torch.empty_like(self.columns), self.a.new_zeros(self.a[:, 0].shape)
+        )
+
+    @abstractmethod
+    def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
+        """k and w of a block, as :class:`~candid.kernels.profiles.Profile` defines them; M×n."""
+
+    @abstractmethod
+    def add_gradients(self, total: HalfGradients, gp: int, rows: slice, cross_bar: Tensor, slope: Tensor) -> None:
+        """Add to ``total`` what the gradient ``cross_bar`` of k means for points and rows, whose own are written."""
+
+
+def make_blocks(profile: Profile, a: Tensor, b: Tensor) -> Blocks:
+    """By machine code if possible."""
+    if profile in COMPILED and machine_code_takes(a) and a.shape[-1] <= MOST_FEATURES:
+        return _CompiledBlocks(COMPILED[profile].number, a, b)
+    return _TorchBlocks(profile, a, b)
+
+
+class _CompiledBlocks(Blocks):
+    def __init__(self, number: int, a: Tensor, b: Tensor) -> None:
+        more = (0, -a.shape[-1] % 4)
+        super().__init__(*((pad(values, more) if more[1] else values) for values in (a, b)))
+        self.number, self.width = number, a.shape[-1]
+        self.arrays = self.a.contiguous().numpy(), self.columns.numpy()
+
+    def gram(self) -> tuple[Tensor, Tensor]:
+        own, (n_gps, size) = _CompiledBlocks(self.number, self.a, self.a), self.a.shape[:2]
+        k, w = self.a.new_empty(2, n_gps, size, size)
+        for gp in range(n_gps):
+            own._write(gp, 0, k[gp], w[gp])
+        return k, w
+
+    def gram_gradients(self, gram_bar: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+        own, (n_gps, size) = _CompiledBlocks(self.number, self.a, self.a), self.a.shape[:2]
+        total = own.zeros()
+        # A point has no distance to itself; left in, its terms would cancel only up to rounding.
+        gram_bar.diagonal(dim1=-2, dim2=-1).zero_()
+        for gp in range(n_gps):
+            own.add_gradients(total, gp, slice(0, size), gram_bar[gp], slope[gp])
+        return (total.points + total.rows.mT)[..., : self.width], total.moment[..., : self.width]
+
+    def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
+        k, w = self.a.new_empty(2, self.a.shape[-2], rows.stop - rows.start)
+        self._write(gp, rows.start, k, w)
+        return k, w
+
+    def _write(self, gp: int, first: int, k: Tensor, w: Tensor) -> None:
+        from candid.linalg.block_kernels import block_covariances
+
+        points, columns = self.arrays
+        block_covariances(self.number, points[gp], columns[gp], first, k.numpy(), w.numpy())
+
+    def add_gradients(self, total: HalfGradients, gp: int, rows: slice, cross_bar: Tensor, slope: Tensor) -> None:
+        from candid.linalg.block_kernels import block_gradients
+
+        (points, columns), given = self.arrays, (cross_bar.numpy(), slope.numpy())
+        block_gradients(*given, points[gp], columns[gp], rows.start, *(part[gp].numpy() for part in total))
+
+
+class _TorchBlocks(Blocks):
+    def __init__(self, profile: Profile, a: Tensor, b: Tensor) -> None:
+        super().__init__(a, b)
+        self.profile, self.b, self.factors = profile, b, None
+        if a.shape[-1] > FEW_FEATURES:
+            a_norms, b_norms = (values.square().sum(-1, keepdim=True) for values in (a, b))
+            if not cancels(a_norms, b_norms):
+                self.factors = left_factor(a, a_norms), right_factor(b, b_norms).mT
+
+    def gram(self) -> tuple[Tensor, Tensor]:
+        k, w = self.profile.evaluate(squared_distances(self.a, None))
+        return k, w
+
+    def gram_gradients(self, gram_bar: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+        points_bar, moment = symmetric_gradients(gram_bar.mul_(slope), self.a)
+        return points_bar, moment.squeeze(-2)
+
+    def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
+        if self.factors is None:
+            distances = squared_distances(self.a[gp], self.b[gp, rows])
+        else:
+            left, right = self.factors
+            distances = left[gp] @ right[gp, :, rows]
+        k, w = self.profile.evaluate(distances)
+        return k, w
+
+    def add_gradients(self, total: HalfGradients, gp: int, rows: slice, cross_bar: Tensor, slope: Tensor) -> None:
+        v, a, b = cross_bar * slope, self.a[gp], self.columns[gp, :, rows]
+        # Thin matrices are multiplied fastest as a few long rows.
+        across, column_sums = (b @ v.mT).mT, v.sum(0)
+        # ½ā = rowsum(V)·a − V b,        ½b̄ = colsum(V)·b − Vᵀa
+        points_bar = v.sum(1, keepdim=True) * a - across
+        total.points[gp] += points_bar
+        torch.sub(column_sums * b, a.mT @ v, out=total.rows[gp, :, rows])
+        # ½(Σ aā + Σ bb̄) = Σ_i a(½ā − V b) + Σ_j colsum(V) b²
+        total.moment[gp] += (a * (points_bar - across)).sum(0) + b.square() @ column_sums

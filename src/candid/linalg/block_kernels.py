@@ -1,0 +1,94 @@
+"""Machine code for blocks of rows under one stationary kernel: each pass over an M×n matrix does all it can.
+
+Points are scaled and stored by rows, M×D, and rows of the table as columns, D×N, of which a block starts at ``first``.
+D is a multiple of four; what fills it up is zero.
+"""
+
+from __future__ import annotations
+
+from typing import no_type_check
+
+import numpy as np
+
+from candid.linalg.machine_code import compiled_sums, kept_on_disk
+from candid.linalg.row_kernels import covariances, squared_distances
+
+__all__ = ["block_covariances", "block_gradients", "block_moments"]
+
+
+@kept_on_disk
+@no_type_check
+def block_covariances(profile, points, rows, first, k, w):
+    """Covariances k of points and rows, and their slopes w."""
+    # The decay of anything farther away is nothing in this precision.
+    q, largest = np.empty_like(k[0]), k.dtype.type(87 if k.itemsize == 4 else 708)
+    for i in range(k.shape[0]):
+        squared_distances(rows, first, points[i], q)
+        covariances(profile, q, largest, k[i], w[i])
+
+
+@kept_on_disk
+@no_type_check
+def block_moments(features, mean, variances, moments):
+    """Add Σ m a, Σ a² and Σ s a² over the entries a of each column, with the means m and variances s of rows."""
+    for i in range(features.shape[0]):
+        for j in range(features.shape[1]):
+            a = features[i, j]
+            square = a * a
+            moments[0, j] += mean[i] * a
+            moments[1, j] += square
+            moments[2, j] += variances[i] * square
+
+
+@compiled_sums
+@no_type_check
+def products_of_four(v, row, entries, sums, down):
+    """Σ_j v_ij row_j for four rows i of v, and add Σ_i v_ij entry_i to each of ``down``."""
+    v0, v1, v2, v3 = v[0], v[1], v[2], v[3]
+    a0, a1, a2, a3 = entries[0], entries[1], entries[2], entries[3]
+    s0 = s1 = s2 = s3 = v.dtype.type(0)
+    for j in range(down.shape[0]):
+        x0, x1, x2, x3, b = v0[j], v1[j], v2[j], v3[j], row[j]
+        s0 += x0 * b
+        s1 += x1 * b
+        s2 += x2 * b
+        s3 += x3 * b
+        down[j] += (x0 * a0 + x1 * a1) + (x2 * a2 + x3 * a3)
+    sums[0], sums[1], sums[2], sums[3] = s0, s1, s2, s3
+
+
+@kept_on_disk
+@no_type_check
+def block_gradients(cross_bar, slope, points, rows, first, points_bar, rows_bar, moment):
+    """For q_ij = ‖a_i − b_j‖² with the gradient V = slope∘cross_bar: ½b̄ to ``rows_bar``, and add ½ā and ½(Σ aā + Σ bb̄).
+
+    The two sums are over points, and over the rows of this block.
+    """
+    (n_points, n_rows), n_features, dtype = slope.shape, points.shape[1], slope.dtype
+    v, sums, ones = np.zeros((4, n_rows), dtype), np.empty(4, dtype), np.ones(4, dtype)
+    entries, row_sums = np.zeros((n_features, 4), dtype), np.empty(4, dtype)
+    column_sums, down = np.zeros(n_rows, dtype), np.zeros((n_features, n_rows), dtype)
+    all_ones = np.ones(n_rows, dtype)
+    for start in range(0, n_points, 4):
+        count = min(4, n_points - start)
+        for i in range(4):
+            for j in range(n_rows):
+                v[i, j] = cross_bar[start + i, j] * slope[start + i, j] if i < count else dtype.type(0)
+            for d in range(n_features):
+                entries[d, i] = points[start + i, d] if i < count else dtype.type(0)
+        # rowsum(V) and colsum(V)
+        products_of_four(v, all_ones, ones, row_sums, column_sums)
+        for d in range(n_features):
+            # V b and Vᵀa
+            products_of_four(v, rows[d, first:], entries[d], sums, down[d])
+            for i in range(count):
+                # ½ā = rowsum(V)·a − V b,   ½(Σ aā + Σ bb̄) = Σ_i a(½ā − V b) + Σ_j colsum(V) b²
+                half = row_sums[i] * entries[d, i] - sums[i]
+                points_bar[start + i, d] += half
+                moment[d] += entries[d, i] * (half - sums[i])
+    for d in range(n_features):
+        for j in range(n_rows):
+            b = rows[d, first + j]
+            # ½b̄ = colsum(V)·b − Vᵀa
+            rows_bar[d, first + j] = column_sums[j] * b - down[d, j]
+            moment[d] += column_sums[j] * b * b
