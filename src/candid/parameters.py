@@ -13,6 +13,7 @@ from functools import cache
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import hardtanh
 
 __all__ = ["Hyperparameter", "hyperparameters", "positive", "real"]
 
@@ -58,7 +59,8 @@ class Hyperparameter(nn.Module):
             return self.lower + (self.upper - self.lower) * share
         if self.lower > -math.inf:
             largest = _largest_logarithm(self.raw.dtype)
-            above = self.raw.clamp(-largest, largest).exp()
+            # As a clamp, whose gradient takes five operations.
+            above = hardtanh(self.raw, -largest, largest).exp()
             return self.lower + above if self.lower else above
         return self.raw
 

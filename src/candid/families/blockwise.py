@@ -33,7 +33,7 @@ from candid.kernels.precision import full_precision
 from candid.kernels.profiles import Profile
 from candid.kernels.stationary import known_lengthscale
 from candid.linalg import Factor, cholesky, first_order
-from candid.linalg.triangular import congruence, inverse_of
+from candid.linalg.triangular import congruence_with, inverse_of
 from candid.weights import Delta, Diagonal, Full, Weights
 
 __all__ = ["blockwise_moments", "pays"]
@@ -80,25 +80,25 @@ class _Blockwise(torch.autograd.Function):
         ctx.where = _blocks_of(*lower.shape[:2], len(x))
         with full_precision(x.device):
             kept = [part for gp, rows in ctx.where for part in evaluate(gps, blocks, gp, rows, moments)]
-        ctx.save_for_backward(*gps, lower, gram_slope, lengthscale, *kept)
+        ctx.save_for_backward(*gps, gram_slope, lengthscale, *kept)
         return tuple(moments.unflatten(1, ctx.batch))
 
     @staticmethod
     @first_order
     def backward(ctx, *grads: Tensor | None):  # pyright: ignore[reportIncompatibleMethodOverride]
-        *parts, lower, gram_slope, lengthscale = ctx.saved_tensors[:6]
-        gps, kept, batch, blocks = GPs(*parts), iter(ctx.saved_tensors[6:]), ctx.batch, ctx.blocks
-        nothing = lower.new_zeros(*batch, blocks.columns.shape[-1])
+        *parts, gram_slope, lengthscale = ctx.saved_tensors[:5]
+        gps, kept, batch, blocks = GPs(*parts), iter(ctx.saved_tensors[5:]), ctx.batch, ctx.blocks
+        nothing = gram_slope.new_zeros(*batch, blocks.columns.shape[-1])
         flat = ((nothing if grad is None else grad).flatten(0, len(batch) - 1) for grad in grads)
         pull = Pull.of(gps, *flat)
         sums, total = Sums.zeros(gps, pull), blocks.zeros()
-        with full_precision(lower.device):
+        with full_precision(gram_slope.device):
             for gp, rows in ctx.where:
                 cross_bar = pull_back(gps, pull, gp, rows, next(kept), sums)
                 blocks.add_gradients(total, gp, rows, cross_bar, next(kept))
             inner, root_bar = of_products(gps, sums)
             # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ
-            own_bar, own_moment = blocks.gram_gradients(congruence(lower, inner).mul_(-0.5), gram_slope)
+            own_bar, own_moment = blocks.gram_gradients(congruence_with(gps.whitener, inner).mul_(-0.5), gram_slope)
         of_inputs, of_lengthscale = chain_factors(ctx.profile, lengthscale)
         n_features = own_bar.shape[-1]
         total = total.without(n_features)

@@ -66,7 +66,7 @@ class Inducing(Sparse):
             self.jitter.copy_(factor.jitter)
         else:
             latent, explained, spread = self.weights.moments(self._features(unit, rows, points))
-        residual = (unit.diagonal(rows) - explained).clamp_min(0.0)
+        residual = (unit.diagonal(rows) - explained).relu()
         return self._marginal(x if mean_x is None else mean_x, latent, residual, spread)
 
     def prior(self, batch: Batch) -> LowRankPrior:

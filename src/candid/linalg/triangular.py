@@ -18,6 +18,7 @@ from torch import Tensor
 __all__ = [
     "add_product_below_diagonal",
     "congruence",
+    "congruence_with",
     "inverse_of",
     "lower_half_of_product",
     "lower_times",
@@ -86,13 +87,26 @@ def congruence(
     return result
 
 
+def congruence_with(
+    inverse: Float[Tensor, "*batch m m"], symmetric: Float[Tensor, "*batch m m"]
+) -> Float[Tensor, "*batch m m"]:
+    """The same from L⁻¹, by products, which are faster than solves."""
+    half = lower_times(_half(symmetric), inverse)
+    half = transposed_lower_times(inverse, half)
+    return half + half.mT
+
+
+def _half(symmetric: Tensor) -> Tensor:
+    """Φ with Φ + Φᵀ = Σ: its lower triangle with half of the diagonal."""
+    half = symmetric.tril()
+    half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
+    return half
+
+
 def _write_congruence(lower: Tensor, symmetric: Tensor, result: Tensor) -> None:
     size = lower.shape[-1]
     if size <= LARGEST_SYSTEM:
-        # Σ = Φ + Φᵀ, where Φ is its lower triangle with half of the diagonal
-        half = symmetric.tril()
-        half.diagonal(dim1=-2, dim2=-1).mul_(0.5)
-        half = solve_lower_transposed(lower, _solve_from_right(lower, half))
+        half = solve_lower_transposed(lower, _solve_from_right(lower, _half(symmetric)))
         torch.add(half, half.mT, out=result)
         return
     first, second = slice(0, size // 2), slice(size // 2, size)
