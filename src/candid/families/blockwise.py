@@ -60,12 +60,13 @@ def blockwise_moments(
         a, b = scaled_inputs(kernel.profile, points, x, lengthscale)
         blocks = make_blocks(kernel.profile, *(values.expand(*batch, -1, -1).flatten(0, -3) for values in (a, b)))
         gram, slope = blocks.gram()
-        factor = cholesky(gram, jitter.flatten())
+        factor = cholesky(gram, jitter.flatten(), scale=1.0)
     moments: tuple[Tensor, Tensor, Tensor] = _Blockwise.apply(  # pyright: ignore[reportAssignmentType]
         kernel.profile, blocks, factor.lower, slope, x, points, lengthscale, weights.mean, weights.root()
     )
     latent, explained, spread = moments
-    return latent, explained, spread, Factor(factor.lower.unflatten(0, batch), factor.jitter.unflatten(0, batch))
+    size = gram.shape[-2:]
+    return latent, explained, spread, Factor(factor.lower.view(*batch, *size), factor.jitter.reshape(batch))
 
 
 class _Blockwise(torch.autograd.Function):
@@ -73,15 +74,14 @@ class _Blockwise(torch.autograd.Function):
     def forward(ctx, profile: Profile, blocks: Blocks, lower, gram_slope, x, points, lengthscale, mean, root):
         ctx.set_materialize_grads(False)
         ctx.profile, ctx.blocks, ctx.batch = profile, blocks, points.shape[:-2]
-        gps = GPs(
-            inverse_of(lower), *(None if part is None else part.flatten(0, len(ctx.batch) - 1) for part in (mean, root))
-        )
+        last = len(ctx.batch) - 1
+        gps = GPs(inverse_of(lower), mean.flatten(0, last), None if root is None else root.flatten(0, last))
         moments = x.new_zeros(3, len(lower), len(x))
         ctx.where = _blocks_of(*lower.shape[:2], len(x))
         with full_precision(x.device):
             kept = [part for gp, rows in ctx.where for part in evaluate(gps, blocks, gp, rows, moments)]
         ctx.save_for_backward(*gps, gram_slope, lengthscale, *kept)
-        return tuple(moments.unflatten(1, ctx.batch))
+        return tuple(moments.view(3, *ctx.batch, -1))
 
     @staticmethod
     @first_order
@@ -102,15 +102,14 @@ class _Blockwise(torch.autograd.Function):
         of_inputs, of_lengthscale = chain_factors(ctx.profile, lengthscale)
         n_features = own_bar.shape[-1]
         total = total.without(n_features)
+        shape = lambda t: t.reshape(*batch, *t.shape[1:])  # noqa: E731
         x_bar = None
         if ctx.needs_input_grad[4]:
-            x_bar = (total.rows.mT.unflatten(0, batch) * of_inputs).sum_to_size(total.rows.shape[-1], n_features)
-        moment = (total.moment + own_moment).unsqueeze(-2).unflatten(0, batch)
+            x_bar = (shape(total.rows.mT) * of_inputs).sum_to_size(total.rows.shape[-1], n_features)
         return (
-            *(None, None, None, None, x_bar, (total.points + own_bar).unflatten(0, batch) * of_inputs),
-            (moment * of_lengthscale).sum_to_size(lengthscale.shape),
-            sums.products[:, -1].unflatten(0, batch),
-            None if root_bar is None else root_bar.unflatten(0, batch),
+            *(None, None, None, None, x_bar, shape(total.points + own_bar) * of_inputs),
+            (shape((total.moment + own_moment).unsqueeze(-2)) * of_lengthscale).sum_to_size(lengthscale.shape),
+            *(shape(sums.products[:, -1]), None if root_bar is None else shape(root_bar)),
         )
 
 

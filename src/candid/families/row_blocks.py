@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from candid.kernels.blocks import Blocks
-from candid.linalg.column_moments import column_moments
 from candid.linalg.triangular import add_product_below_diagonal, lower_times, transposed_lower_times
 
 __all__ = ["GPs", "Pull", "Sums", "evaluate", "of_products", "pull_back"]
@@ -33,11 +32,13 @@ def evaluate(gps: GPs, blocks: Blocks, gp: int, rows: slice, moments: Tensor) ->
     """A, and w = dk/dq up to a constant, of some rows; their moments are written to ``moments`` (3, GP, n)."""
     cross, slope = blocks.covariances(gp, rows)
     features = lower_times(gps.whitener[gp], cross)
-    own, nothing = moments[:, gp, rows], gps.mean.new_zeros(gps.mean.shape[1:])
-    variances = nothing if gps.root is None or gps.full else gps.root[gp].square()
-    own.copy_(column_moments(features, gps.mean[gp], variances))
+    own = moments[:, gp, rows].unbind(0)
+    if gps.root is None or gps.full:
+        blocks.add_moments(features, gps.mean[gp], None, *own)
+    else:
+        blocks.add_moments(features, gps.mean[gp], gps.root[gp].square(), *own)
     if gps.root is not None and gps.full:
-        torch.sum(transposed_lower_times(gps.root[gp], features).square_(), 0, out=own[2])
+        blocks.add_squares(transposed_lower_times(gps.root[gp], features), own[2])
     return features, slope
 
 
@@ -56,8 +57,8 @@ class Pull(NamedTuple):
         apart = 2 * (of_explained + of_spread)
         # P = 2(S − I)W
         turned = -2 * gps.whitener
-        if gps.full:
-            turned += 2 * (gps.root @ (gps.root.mT @ gps.whitener))  # pyright: ignore
+        if gps.root is not None and gps.full:
+            turned.add_(lower_times(gps.root, transposed_lower_times(gps.root, gps.whitener)), alpha=2.0)
         elif gps.root is not None:
             turned *= (1 - gps.root.square()).unsqueeze(-1)
         turned = torch.cat([turned, gps.mean.unsqueeze(-2) @ gps.whitener], -2)
@@ -85,14 +86,18 @@ def pull_back(gps: GPs, pull: Pull, gp: int, rows: slice, features: Tensor, sums
     turned = pull.turned[gp]
     cross_bar = turned.mT @ weighted if gps.full else transposed_lower_times(turned, weighted)
     if pull.apart is not None and sums.apart is not None:
-        others = features * pull.apart[gp, rows]
-        add_product_below_diagonal(sums.apart[gp], others, features)
-        cross_bar += transposed_lower_times(gps.whitener[gp], others)
+        apart = pull.apart[gp, rows]
+        # Often these are only the few rows whose residual is cut off at zero.
+        some = apart.nonzero().squeeze(-1)
+        own = features[:, some]
+        others = own * apart[some]
+        add_product_below_diagonal(sums.apart[gp], others, own)
+        cross_bar[:, some] += transposed_lower_times(gps.whitener[gp], others)
     return cross_bar
 
 
 def of_products(gps: GPs, sums: Sums) -> tuple[Tensor, Tensor | None]:
-    """ĀAᵀ and R̄."""
+    """ĀAᵀ and R̄, both on and below the diagonal; what is above it has no meaning."""
     lower, mean_bar = sums.products[:, :-1].tril(), sums.products[:, -1:]
     gram = lower + lower.tril(-1).mT
     inner = torch.baddbmm(gram, gps.mean.unsqueeze(-1), mean_bar, beta=-2.0)
@@ -103,6 +108,6 @@ def of_products(gps: GPs, sums: Sums) -> tuple[Tensor, Tensor | None]:
     if not gps.full:
         inner += 2 * gps.root.square().unsqueeze(-1) * gram
         return inner, 2 * gps.root * gram.diagonal(dim1=-2, dim2=-1)
-    root_bar = 2 * (gram @ gps.root)
-    # S G = (G R Rᵀ)ᵀ
-    return inner.add_((root_bar @ gps.root.mT).mT), root_bar.tril()
+    # RᵀG; on and below its diagonal, S G = R RᵀG
+    turned = transposed_lower_times(gps.root, gram)
+    return inner.add_(lower_times(gps.root, turned, lower_half=True), alpha=2.0), 2 * turned.mT

@@ -7,6 +7,7 @@ is none, torch does the same in a dozen operations.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -57,6 +58,16 @@ class Blocks(ABC):
     def add_gradients(self, total: HalfGradients, gp: int, rows: slice, cross_bar: Tensor, slope: Tensor) -> None:
         """Add to ``total`` what the gradient ``cross_bar`` of k means for points and rows, whose own are written."""
 
+    @abstractmethod
+    def add_moments(
+        self, x: Tensor, mean: Tensor, variances: Tensor | None, means: Tensor, squares: Tensor, spreads: Tensor
+    ) -> None:
+        """Add Σ m x, Σ x² and, if there are variances s, Σ s x² over the entries of each column to the last three."""
+
+    @abstractmethod
+    def add_squares(self, x: Tensor, squares: Tensor) -> None:
+        """Add Σ x² over the entries of each column."""
+
 
 def make_blocks(profile: Profile, a: Tensor, b: Tensor) -> Blocks:
     """By machine code if possible."""
@@ -72,15 +83,20 @@ class _CompiledBlocks(Blocks):
         self.number, self.width = number, a.shape[-1]
         self.arrays = self.a.contiguous().numpy(), self.columns.numpy()
 
+    @cached_property
+    def own(self) -> _CompiledBlocks:
+        """The points with themselves."""
+        return _CompiledBlocks(self.number, self.a, self.a)
+
     def gram(self) -> tuple[Tensor, Tensor]:
-        own, (n_gps, size) = _CompiledBlocks(self.number, self.a, self.a), self.a.shape[:2]
+        n_gps, size, _ = self.a.shape
         k, w = self.a.new_empty(2, n_gps, size, size)
         for gp in range(n_gps):
-            own._write(gp, 0, k[gp], w[gp])
+            self.own._write(gp, 0, k[gp], w[gp])
         return k, w
 
     def gram_gradients(self, gram_bar: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
-        own, (n_gps, size) = _CompiledBlocks(self.number, self.a, self.a), self.a.shape[:2]
+        own, (n_gps, size, _) = self.own, self.a.shape
         total = own.zeros()
         # A point has no distance to itself; left in, its terms would cancel only up to rounding.
         gram_bar.diagonal(dim1=-2, dim2=-1).zero_()
@@ -104,6 +120,19 @@ class _CompiledBlocks(Blocks):
 
         (points, columns), given = self.arrays, (cross_bar.numpy(), slope.numpy())
         block_gradients(*given, points[gp], columns[gp], rows.start, *(part[gp].numpy() for part in total))
+
+    def add_moments(
+        self, x: Tensor, mean: Tensor, variances: Tensor | None, means: Tensor, squares: Tensor, spreads: Tensor
+    ) -> None:
+        from candid.linalg.block_kernels import block_moments
+
+        given = (x, mean, mean[:0] if variances is None else variances, means, squares, spreads)
+        block_moments(*(values.detach().numpy() for values in given))
+
+    def add_squares(self, x: Tensor, squares: Tensor) -> None:
+        from candid.linalg.block_kernels import block_squares
+
+        block_squares(x.numpy(), squares.numpy())
 
 
 class _TorchBlocks(Blocks):
@@ -142,3 +171,15 @@ class _TorchBlocks(Blocks):
         torch.sub(column_sums * b, a.mT @ v, out=total.rows[gp, :, rows])
         # ½(Σ aā + Σ bb̄) = Σ_i a(½ā − V b) + Σ_j colsum(V) b²
         total.moment[gp] += (a * (points_bar - across)).sum(0) + b.square() @ column_sums
+
+    def add_moments(
+        self, x: Tensor, mean: Tensor, variances: Tensor | None, means: Tensor, squares: Tensor, spreads: Tensor
+    ) -> None:
+        squared = x.square()
+        means += mean @ x
+        squares += squared.sum(0)
+        if variances is not None:
+            spreads += variances @ squared
+
+    def add_squares(self, x: Tensor, squares: Tensor) -> None:
+        squares += x.square().sum(0)

@@ -13,7 +13,7 @@ import numpy as np
 from candid.linalg.machine_code import compiled_sums, kept_on_disk
 from candid.linalg.row_kernels import covariances, squared_distances
 
-__all__ = ["block_covariances", "block_gradients", "block_moments"]
+__all__ = ["block_covariances", "block_gradients", "block_moments", "block_squares"]
 
 
 @kept_on_disk
@@ -29,15 +29,31 @@ def block_covariances(profile, points, rows, first, k, w):
 
 @kept_on_disk
 @no_type_check
-def block_moments(features, mean, variances, moments):
-    """Add Σ m a, Σ a² and Σ s a² over the entries a of each column, with the means m and variances s of rows."""
+def block_moments(features, mean, variances, means, squares, spreads):
+    """Add Σ m a, Σ a² and Σ s a² over the entries a of each column, with means m and variances s, which may be none."""
+    if variances.shape[0] == 0:
+        for i in range(features.shape[0]):
+            for j in range(features.shape[1]):
+                a = features[i, j]
+                means[j] += mean[i] * a
+                squares[j] += a * a
+        return
     for i in range(features.shape[0]):
         for j in range(features.shape[1]):
             a = features[i, j]
             square = a * a
-            moments[0, j] += mean[i] * a
-            moments[1, j] += square
-            moments[2, j] += variances[i] * square
+            means[j] += mean[i] * a
+            squares[j] += square
+            spreads[j] += variances[i] * square
+
+
+@kept_on_disk
+@no_type_check
+def block_squares(x, squares):
+    """Add Σ a² over the entries a of each column."""
+    for i in range(x.shape[0]):
+        for j in range(x.shape[1]):
+            squares[j] += x[i, j] * x[i, j]
 
 
 @compiled_sums

@@ -91,8 +91,7 @@ def congruence_with(
     inverse: Float[Tensor, "*batch m m"], symmetric: Float[Tensor, "*batch m m"]
 ) -> Float[Tensor, "*batch m m"]:
     """The same from L⁻¹, by products, which are faster than solves."""
-    half = lower_times(_half(symmetric), inverse)
-    half = transposed_lower_times(inverse, half)
+    half = transposed_lower_times(inverse, lower_times(_half(symmetric), inverse, lower_half=True))
     return half + half.mT
 
 
@@ -124,12 +123,15 @@ def _write_congruence(lower: Tensor, symmetric: Tensor, result: Tensor) -> None:
     _write_congruence(lower[..., first, first], rest, result[..., first, first])
 
 
-def lower_times(lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch m n"]:
-    """L X."""
-    product = torch.empty_like(x)
+def lower_times(
+    lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"], lower_half: bool = False
+) -> Float[Tensor, "*batch m n"]:
+    """L X, or of a square X only what is on and below the diagonal; there may be zeros above it then."""
+    product = torch.zeros_like(x) if lower_half else torch.empty_like(x)
     for start, stop in _blocks(lower.shape[-1]):
         # (L X)_i = Σ_{j≤i} L_ij X_j
-        torch.matmul(lower[..., start:stop, :stop], x[..., :stop, :], out=product[..., start:stop, :])
+        columns = slice(0, stop) if lower_half else slice(None)
+        torch.matmul(lower[..., start:stop, :stop], x[..., :stop, columns], out=product[..., start:stop, columns])
     return product
 
 
