@@ -5,7 +5,10 @@ import torch
 
 from candid.linalg import triangular
 from candid.linalg.triangular import (
+    add_product_below_diagonal,
     congruence,
+    congruence_with,
+    inverse_of,
     lower_half_of_product,
     lower_times,
     product_below_diagonal,
@@ -49,9 +52,25 @@ def test_products(matrices):
     torch.testing.assert_close(product_below_diagonal(x, y).tril(), (x @ y.mT).tril())
 
 
+def test_products_that_are_needed_below_the_diagonal_only(matrices, draw):
+    lower, *_ = matrices
+    square = draw(*lower.shape)
+    torch.testing.assert_close(lower_times(lower, square, lower_half=True).tril(), (lower @ square).tril())
+    torch.testing.assert_close(lower_times(lower, lower, lower_half=True), lower @ lower)
+
+
+def test_more_rows_below_the_triangle(draw):
+    trapezoid, x, y = draw(11, 8).tril(), draw(11, 5), draw(8, 5)
+    torch.testing.assert_close(transposed_lower_times(trapezoid, x), trapezoid.mT @ x)
+    total = torch.ones(11, 8, dtype=torch.float64)
+    add_product_below_diagonal(total, x, y)
+    torch.testing.assert_close(total.tril(), (1 + x @ y.mT).tril())
+
+
 def test_solves(matrices):
     lower, x, _ = matrices
     inverse = torch.linalg.inv(lower)
+    torch.testing.assert_close(inverse_of(lower), inverse)
     torch.testing.assert_close(solve_lower(lower, x), inverse @ x)
     torch.testing.assert_close(solve_lower_transposed(lower, x), inverse.mT @ x)
     # Solutions are stored by rows, as the products that follow want them.
@@ -63,9 +82,10 @@ def test_congruence(matrices, draw):
     lower, *_ = matrices
     root = draw(*lower.shape)
     symmetric, inverse = root + root.mT, torch.linalg.inv(lower)
-    found = congruence(lower, symmetric.tril() + draw(*lower.shape).triu(1))
-    torch.testing.assert_close(found, inverse.mT @ symmetric @ inverse)
-    assert torch.equal(found, found.mT)
+    given = symmetric.tril() + draw(*lower.shape).triu(1)
+    for found in (congruence(lower, given), congruence_with(inverse_of(lower), given)):
+        torch.testing.assert_close(found, inverse.mT @ symmetric @ inverse)
+        assert torch.equal(found, found.mT)
 
 
 def test_matrices_that_are_stored_by_columns(draw):
@@ -89,5 +109,6 @@ def test_congruence_is_as_accurate_as_two_solves_in_float32(monkeypatch):
     exact = torch.linalg.solve_triangular(lower.double(), exact, upper=False, left=False)
     solved = torch.linalg.solve_triangular(lower.mT, symmetric, upper=True)
     solved = torch.linalg.solve_triangular(lower, solved, upper=False, left=False)
-    error, plain_error = ((found.double() - exact).norm() for found in (congruence(lower, symmetric), solved))
-    assert error < 3 * plain_error
+    ways = (solved, congruence(lower, symmetric), congruence_with(inverse_of(lower), symmetric))
+    plain_error, *errors = ((found.double() - exact).norm() for found in ways)
+    assert max(errors) < 3 * plain_error

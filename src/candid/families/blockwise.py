@@ -13,7 +13,8 @@ results,
     P = 2(S − I)W       ĀAᵀ = 2(S − I)G + 2A diag(e + s)Aᵀ + m m̄ᵀ
 
 Where an objective sees the sum of residual and spread only, e + s = 0. Then gradients need two products of matrices
-with all rows: with one row more, [A diag(s); hᵀ]Aᵀ is G above m̄ᵀ, and [P; mᵀW]ᵀ[A diag(s); hᵀ] is K̄_zx."""
+with all rows: with one row more, [A diag(s); hᵀ]Aᵀ is G above m̄ᵀ, and [P; mᵀW]ᵀ[A diag(s); hᵀ] is K̄_zx.
+"""
 
 from __future__ import annotations
 
@@ -25,10 +26,7 @@ from torch import Tensor
 from candid.families.row_blocks import GPs, Pull, Sums, evaluate, of_products, pull_back
 from candid.kernels import Kernel, Stationary
 from candid.kernels.blocks import Blocks, make_blocks
-from candid.kernels.gram import (
-    chain_factors,
-    scaled_inputs,
-)
+from candid.kernels.gram import chain_factors, scaled_inputs
 from candid.kernels.precision import full_precision
 from candid.kernels.profiles import Profile
 from candid.kernels.stationary import known_lengthscale
@@ -57,8 +55,9 @@ def blockwise_moments(
     """Mean, explained variance and spread (…, n) at unit amplitude, and the factor of k(Z, Z)."""
     lengthscale, batch = known_lengthscale(kernel), points.shape[:-2]
     with torch.no_grad():
-        a, b = scaled_inputs(kernel.profile, points, x, lengthscale)
-        blocks = make_blocks(kernel.profile, *(values.expand(*batch, -1, -1).flatten(0, -3) for values in (a, b)))
+        scaled = scaled_inputs(kernel.profile, points, x, lengthscale)
+        a, b = (values.expand(*batch, -1, -1).flatten(0, -3) for values in scaled)  # pyright: ignore[reportOptionalMemberAccess]
+        blocks = make_blocks(kernel.profile, a, b)
         gram, slope = blocks.gram()
         factor = cholesky(gram, jitter.flatten(), scale=1.0)
     moments: tuple[Tensor, Tensor, Tensor] = _Blockwise.apply(  # pyright: ignore[reportAssignmentType]
@@ -77,7 +76,7 @@ class _Blockwise(torch.autograd.Function):
         last = len(ctx.batch) - 1
         gps = GPs(inverse_of(lower), mean.flatten(0, last), None if root is None else root.flatten(0, last))
         moments = x.new_zeros(3, len(lower), len(x))
-        ctx.where = _blocks_of(*lower.shape[:2], len(x))
+        ctx.where = _blocks_of(lower, len(x))
         with full_precision(x.device):
             kept = [part for gp, rows in ctx.where for part in evaluate(gps, blocks, gp, rows, moments)]
         ctx.save_for_backward(*gps, gram_slope, lengthscale, *kept)
@@ -113,8 +112,9 @@ class _Blockwise(torch.autograd.Function):
         )
 
 
-def _blocks_of(n_gps: int, n_points: int, n_rows: int) -> list[tuple[int, slice]]:
-    """All GPs and blocks of rows of each, of about the same size."""
+def _blocks_of(lower: Tensor, n_rows: int) -> list[tuple[int, slice]]:
+    """All GPs, whose factors these are, and blocks of rows of each, of about the same size."""
+    n_gps, n_points = lower.shape[:2]
     count = max(1, round(n_points * n_rows / BLOCK))
     edges = [n_rows * number // count for number in range(count + 1)]
     return [(gp, slice(*pair)) for gp in range(n_gps) for pair in pairwise(edges)]

@@ -46,9 +46,16 @@ class Blocks(ABC):
         self.a, self.columns = a, b.mT.contiguous()
 
     def zeros(self) -> HalfGradients:
-        return HalfGradients(
-            torch.zeros_like(self.a), torch.empty_like(self.columns), self.a.new_zeros(self.a[:, 0].shape)
-        )
+        """Where gradients are added up; those of rows are written."""
+        return HalfGradients(torch.zeros_like(self.a), torch.empty_like(self.columns), torch.zeros_like(self.a[:, 0]))
+
+    @abstractmethod
+    def gram(self) -> tuple[Tensor, Tensor]:
+        """k and w of the points among each other, (GP, M, M)."""
+
+    @abstractmethod
+    def gram_gradients(self, gram_bar: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+        """½ā and ½Σ aā for a gradient of that k, which is overwritten; (GP, M, D) and (GP, D)."""
 
     @abstractmethod
     def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
@@ -56,7 +63,7 @@ class Blocks(ABC):
 
     @abstractmethod
     def add_gradients(self, total: HalfGradients, gp: int, rows: slice, cross_bar: Tensor, slope: Tensor) -> None:
-        """Add to ``total`` what the gradient ``cross_bar`` of k means for points and rows, whose own are written."""
+        """Add to ``total`` what the gradient ``cross_bar`` of k means for the points, and write it for these rows."""
 
     @abstractmethod
     def add_moments(

@@ -38,7 +38,8 @@ def covariances(profile, q, largest, k, w):
     third, nothing = q.dtype.type(1 / 3), q.dtype.type(0)
     for j in range(q.shape[0]):
         r = q[j] if profile == RBF else math.sqrt(q[j])
-        r = r if r < largest else largest
+        # NaN stays what it is.
+        r = largest if r > largest else r
         e = decay(r)
         if profile == RBF:
             # k = exp(−q), w = k
