@@ -2,7 +2,7 @@
 
 A matrix product does not know that half of a triangle is zero. Cut into blocks of rows, it does little more than half
 of the work. A triangular solve is fastest from the right and on columns, which for matrices that are stored by rows
-means the transposed system: L⁻¹X = (Xᵀ L⁻ᵀ)ᵀ.
+means the transposed system: L⁻¹X = (Xᵀ L⁻ᵀ)ᵀ. Where X has many more columns than L, a product with L⁻¹ is faster still.
 
 These are parts of gradients that are written by hand, and have none themselves.
 """
@@ -24,9 +24,7 @@ __all__ = [
     "lower_times",
     "product_below_diagonal",
     "solve_lower",
-    "solve_lower_",
     "solve_lower_transposed",
-    "solve_lower_transposed_",
     "transposed_lower_times",
 ]
 
@@ -46,20 +44,6 @@ def solve_lower_transposed(
 ) -> Float[Tensor, "*batch m n"]:
     """L⁻ᵀ X."""
     return _solve_from_right(lower, x.mT).mT
-
-
-def solve_lower_(lower: Float[Tensor, "m m"], x: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
-    """L⁻¹ X in the place of X."""
-    columns = x.mT
-    torch.linalg.solve_triangular(lower.mT, columns, upper=True, left=False, out=columns)
-    return x
-
-
-def solve_lower_transposed_(lower: Float[Tensor, "m m"], x: Float[Tensor, "m n"]) -> Float[Tensor, "m n"]:
-    """L⁻ᵀ X in the place of X."""
-    columns = x.mT
-    torch.linalg.solve_triangular(lower, columns, upper=False, left=False, out=columns)
-    return x
 
 
 def inverse_of(lower: Float[Tensor, "*batch m m"]) -> Float[Tensor, "*batch m m"]:

@@ -43,7 +43,7 @@ def _table(number: int, title: str, methods: tuple[str, ...], data: tuple[str, .
         protocol=PROTOCOL.format(splits=splits),
         published="dspp_table9",
         budgets={
-            "quick": Budget(data, methods, splits=(0,), n_inducing=150, max_epochs=20),
+            "quick": Budget(data, methods, THREE_SPLITS, n_inducing=150, max_epochs=20),
             "standard": Budget(data, methods, THREE_SPLITS, n_inducing=300, choice=choice),
         },
         grids={name: grid for name, grid in GRIDS.items() if name in methods},
