@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
+pytest.importorskip("numba")
+
 from candid.kernels import blocks, profiles
 from candid.kernels.blocks import make_blocks
 from candid.linalg import without_machine_code
@@ -94,6 +96,19 @@ def test_moments_of_columns(draw, with_variances):
         torch.testing.assert_close(sums[2], 1 + spreads)
         way.add_squares(x, sums[2])
         torch.testing.assert_close(sums[2], 1 + spreads + x.square().sum(0))
+
+
+def test_sums_of_many_squares_in_float32_are_not_too_small():
+    """What comes late in a long sum is small, and all of it together is not."""
+    x = (0.99 ** torch.arange(2000.0)).sqrt().unsqueeze(-1).repeat(1, 5) / 10
+    exact = x.double().square().sum(0)
+    way, _ = both_ways(profiles.RBF, torch.zeros(1, 1, 1), torch.zeros(1, 5, 1))
+    sums, squares = torch.zeros(3, 5), torch.zeros(5)
+    way.add_moments(x, x[:, 0], torch.ones(len(x)), *sums)
+    way.add_squares(x, squares)
+    for found in (*sums, squares):
+        # One number after the other, they would be wrong by 2e-6.
+        torch.testing.assert_close(found.double(), exact, rtol=6e-7, atol=0)
 
 
 @pytest.mark.parametrize("profile", PROFILES.values(), ids=PROFILES)

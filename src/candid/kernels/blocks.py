@@ -97,7 +97,7 @@ class _CompiledBlocks(Blocks):
 
     def gram(self) -> tuple[Tensor, Tensor]:
         n_gps, size, _ = self.a.shape
-        k, w = self.a.new_empty(2, n_gps, size, size)
+        k, w = (self.a.new_empty(n_gps, size, size) for _ in range(2))
         for gp in range(n_gps):
             self.own._write(gp, 0, k[gp], w[gp])
         return k, w
@@ -112,7 +112,8 @@ class _CompiledBlocks(Blocks):
         return (total.points + total.rows.mT)[..., : self.width], total.moment[..., : self.width]
 
     def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
-        k, w = self.a.new_empty(2, self.a.shape[-2], rows.stop - rows.start)
+        # Each by itself: w is kept longer than k.
+        k, w = (self.a.new_empty(self.a.shape[-2], rows.stop - rows.start) for _ in range(2))
         self._write(gp, rows.start, k, w)
         return k, w
 

@@ -15,6 +15,9 @@ from candid.linalg.row_kernels import covariances, squared_distances
 
 __all__ = ["block_covariances", "block_gradients", "block_moments", "block_squares"]
 
+# Rows whose squares are summed before they join the rest: a long sum would swallow what is small, and be too small.
+TOGETHER = 16
+
 
 @kept_on_disk
 @no_type_check
@@ -31,29 +34,36 @@ def block_covariances(profile, points, rows, first, k, w):
 @no_type_check
 def block_moments(features, mean, variances, means, squares, spreads):
     """Add Σ m a, Σ a² and Σ s a² over the entries a of each column, with means m and variances s, which may be none."""
-    if variances.shape[0] == 0:
-        for i in range(features.shape[0]):
-            for j in range(features.shape[1]):
+    (n_points, n_rows), nothing = features.shape, features.dtype.type(0)
+    part = np.empty((3, n_rows), features.dtype)
+    for start in range(0, n_points, TOGETHER):
+        part[:] = nothing
+        for i in range(start, min(start + TOGETHER, n_points)):
+            m, s = mean[i], variances[i] if variances.shape[0] > 0 else nothing
+            for j in range(n_rows):
                 a = features[i, j]
-                means[j] += mean[i] * a
-                squares[j] += a * a
-        return
-    for i in range(features.shape[0]):
-        for j in range(features.shape[1]):
-            a = features[i, j]
-            square = a * a
-            means[j] += mean[i] * a
-            squares[j] += square
-            spreads[j] += variances[i] * square
+                square = a * a
+                part[0, j] += m * a
+                part[1, j] += square
+                part[2, j] += s * square
+        for j in range(n_rows):
+            means[j] += part[0, j]
+            squares[j] += part[1, j]
+            spreads[j] += part[2, j]
 
 
 @kept_on_disk
 @no_type_check
 def block_squares(x, squares):
     """Add Σ a² over the entries a of each column."""
-    for i in range(x.shape[0]):
+    part = np.empty(x.shape[1], x.dtype)
+    for start in range(0, x.shape[0], TOGETHER):
+        part[:] = x.dtype.type(0)
+        for i in range(start, min(start + TOGETHER, x.shape[0])):
+            for j in range(x.shape[1]):
+                part[j] += x[i, j] * x[i, j]
         for j in range(x.shape[1]):
-            squares[j] += x[i, j] * x[i, j]
+            squares[j] += part[j]
 
 
 @compiled_sums

@@ -1,12 +1,12 @@
-"""Functions that Numba compiles: with which options, where machine code is kept, and a fast exponential for vectors.
-
-A change of this file does not reach machine code that is on disk already, but a change of the file that uses it does.
-"""
+"""Functions that Numba compiles: with which options, where machine code is kept, and a fast exponential for vectors."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, no_type_check
 
 import numpy as np
@@ -21,12 +21,25 @@ OPTIONS: dict[str, Any] = {"fastmath": {"contract", "nsz"}, "error_model": "nump
 SUMS: dict[str, Any] = OPTIONS | {"fastmath": {"contract", "nsz", "reassoc"}}
 INLINED: Any = OPTIONS | {"forceinline": True}
 
+SHARED = ("machine_code.py", "row_kernels.py")
+
 inlined = njit(**INLINED)
 compiled, compiled_sums = njit(**OPTIONS), njit(**SUMS)
 
 
+@cache
+def _version() -> str:
+    """Of the files whose functions others have inside."""
+    folder = Path(__file__).parent
+    return sha256(b"".join((folder / name).read_bytes() for name in SHARED)).hexdigest()[:8]
+
+
 def kept_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile at the first call, and keep the machine code for later processes where there is a place for it."""
+    """Compile at the first call, and keep the machine code for later processes where there is a place for it.
+
+    Numba knows when the function's own file has changed. That what it calls has, it learns from the name.
+    """
+    function.__qualname__ += f"_{_version()}"
     try:
         return njit(cache=True, **OPTIONS)(function)
     except RuntimeError:
