@@ -33,10 +33,8 @@ def evaluate(gps: GPs, blocks: Blocks, gp: int, rows: slice, moments: Tensor) ->
     cross, slope = blocks.covariances(gp, rows)
     features = lower_times(gps.whitener[gp], cross)
     own = moments[:, gp, rows].unbind(0)
-    if gps.root is None or gps.full:
-        blocks.add_moments(features, gps.mean[gp], None, *own)
-    else:
-        blocks.add_moments(features, gps.mean[gp], gps.root[gp].square(), *own)
+    variances = None if gps.root is None or gps.full else gps.root[gp].square()
+    blocks.add_moments(features, gps.mean[gp], variances, *own)
     if gps.root is not None and gps.full:
         blocks.add_squares(transposed_lower_times(gps.root[gp], features), own[2])
     return features, slope

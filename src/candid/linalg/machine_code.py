@@ -21,6 +21,7 @@ OPTIONS: dict[str, Any] = {"fastmath": {"contract", "nsz"}, "error_model": "nump
 SUMS: dict[str, Any] = OPTIONS | {"fastmath": {"contract", "nsz", "reassoc"}}
 INLINED: Any = OPTIONS | {"forceinline": True}
 
+# Files whose functions become part of others' machine code.
 SHARED = ("machine_code.py", "row_kernels.py")
 
 inlined = njit(**INLINED)
@@ -29,7 +30,7 @@ compiled, compiled_sums = njit(**OPTIONS), njit(**SUMS)
 
 @cache
 def _version() -> str:
-    """Of the files whose functions others have inside."""
+    """Of these files."""
     folder = Path(__file__).parent
     return sha256(b"".join((folder / name).read_bytes() for name in SHARED)).hexdigest()[:8]
 
