@@ -5,12 +5,14 @@ import torch
 
 from candid.linalg import triangular
 from candid.linalg.triangular import (
+    add_lower_times,
     add_product_below_diagonal,
     congruence,
-    congruence_with,
+    half_congruence_with,
     inverse_of,
     lower_half_of_product,
     lower_times,
+    mirror_below_diagonal,
     product_below_diagonal,
     solve_lower,
     solve_lower_transposed,
@@ -59,6 +61,23 @@ def test_products_that_are_needed_below_the_diagonal_only(matrices, draw):
     torch.testing.assert_close(lower_times(lower, lower, lower_half=True), lower @ lower)
 
 
+def test_products_that_are_added(draw):
+    lower, x, before = draw(2, 11, 11).tril(), draw(2, 11, 5), draw(2, 11, 5)
+    total = before.clone()
+    add_lower_times(total, lower, x, alpha=-2.0, beta=3.0)
+    torch.testing.assert_close(total, 3 * before - 2 * lower @ x)
+
+
+@pytest.mark.parametrize("more_rows", [0, 1, 5])
+def test_sums_of_symmetric_products_are_completed(draw, more_rows):
+    x, more = draw(8, 5), draw(more_rows, 5)
+    total = torch.zeros(1, 8 + more_rows, 8, dtype=torch.float64)
+    for part in (slice(0, 2), slice(2, 5)):
+        add_product_below_diagonal(total[0], torch.cat([x, more])[:, part], x[:, part])
+    mirror_below_diagonal(total)
+    torch.testing.assert_close(total[0], torch.cat([x, more]) @ x.mT)
+
+
 def test_more_rows_below_the_triangle(draw):
     trapezoid, x, y = draw(11, 8).tril(), draw(11, 5), draw(8, 5)
     torch.testing.assert_close(transposed_lower_times(trapezoid, x), trapezoid.mT @ x)
@@ -83,9 +102,11 @@ def test_congruence(matrices, draw):
     root = draw(*lower.shape)
     symmetric, inverse = root + root.mT, torch.linalg.inv(lower)
     given = symmetric.tril() + draw(*lower.shape).triu(1)
-    for found in (congruence(lower, given), congruence_with(inverse_of(lower), given)):
-        torch.testing.assert_close(found, inverse.mT @ symmetric @ inverse)
-        assert torch.equal(found, found.mT)
+    expected, found = inverse.mT @ symmetric @ inverse, congruence(lower, given)
+    torch.testing.assert_close(found, expected)
+    assert torch.equal(found, found.mT)
+    half = half_congruence_with(inverse_of(lower), given)
+    torch.testing.assert_close(half + half.mT, expected)
 
 
 def test_matrices_that_are_stored_by_columns(draw):
@@ -109,6 +130,7 @@ def test_congruence_is_as_accurate_as_two_solves_in_float32(monkeypatch):
     exact = torch.linalg.solve_triangular(lower.double(), exact, upper=False, left=False)
     solved = torch.linalg.solve_triangular(lower.mT, symmetric, upper=True)
     solved = torch.linalg.solve_triangular(lower, solved, upper=False, left=False)
-    ways = (solved, congruence(lower, symmetric), congruence_with(inverse_of(lower), symmetric))
+    half = half_congruence_with(inverse_of(lower), symmetric)
+    ways = (solved, congruence(lower, symmetric), half + half.mT)
     plain_error, *errors = ((found.double() - exact).norm() for found in ways)
     assert max(errors) < 3 * plain_error

@@ -31,7 +31,7 @@ from candid.kernels.precision import full_precision
 from candid.kernels.profiles import Profile
 from candid.kernels.stationary import known_lengthscale
 from candid.linalg import Factor, cholesky, first_order
-from candid.linalg.triangular import congruence_with, inverse_of
+from candid.linalg.triangular import half_congruence_with, inverse_of
 from candid.weights import Delta, Diagonal, Full, Weights
 
 __all__ = ["blockwise_moments", "pays"]
@@ -72,7 +72,7 @@ class _Blockwise(torch.autograd.Function):
     @staticmethod
     def forward(ctx, profile: Profile, blocks: Blocks, lower, gram_slope, x, points, lengthscale, mean, root):
         ctx.set_materialize_grads(False)
-        ctx.profile, ctx.blocks, ctx.batch = profile, blocks, points.shape[:-2]
+        ctx.profile, ctx.blocks, (*ctx.batch, _, ctx.n_features) = profile, blocks, points.shape
         last = len(ctx.batch) - 1
         gps = GPs(inverse_of(lower), mean.flatten(0, last), None if root is None else root.flatten(0, last))
         moments = x.new_zeros(3, len(lower), len(x))
@@ -96,18 +96,18 @@ class _Blockwise(torch.autograd.Function):
                 cross_bar = pull_back(gps, pull, gp, rows, next(kept), sums)
                 blocks.add_gradients(total, gp, rows, cross_bar, next(kept))
             inner, root_bar = of_products(gps, sums)
-            # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ
-            own_bar, own_moment = blocks.gram_gradients(congruence_with(gps.whitener, inner).mul_(-0.5), gram_slope)
+            # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ: half of it and half of its transpose
+            blocks.add_gram_gradients(total, half_congruence_with(gps.whitener, inner), gram_slope)
         of_inputs, of_lengthscale = chain_factors(ctx.profile, lengthscale)
-        n_features = own_bar.shape[-1]
+        n_features = ctx.n_features
         total = total.without(n_features)
         shape = lambda t: t.reshape(*batch, *t.shape[1:])  # noqa: E731
         x_bar = None
         if ctx.needs_input_grad[4]:
             x_bar = (shape(total.rows.mT) * of_inputs).sum_to_size(total.rows.shape[-1], n_features)
         return (
-            *(None, None, None, None, x_bar, shape(total.points + own_bar) * of_inputs),
-            (shape((total.moment + own_moment).unsqueeze(-2)) * of_lengthscale).sum_to_size(lengthscale.shape),
+            *(None, None, None, None, x_bar, shape(total.points) * of_inputs),
+            (shape(total.moment.unsqueeze(-2)) * of_lengthscale).sum_to_size(lengthscale.shape),
             *(shape(sums.products[:, -1]), None if root_bar is None else shape(root_bar)),
         )
 

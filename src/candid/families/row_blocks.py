@@ -11,7 +11,13 @@ import torch
 from torch import Tensor
 
 from candid.kernels.blocks import Blocks
-from candid.linalg.triangular import add_product_below_diagonal, lower_times, transposed_lower_times
+from candid.linalg.triangular import (
+    add_lower_times,
+    add_product_below_diagonal,
+    lower_times,
+    mirror_below_diagonal,
+    transposed_lower_times,
+)
 
 __all__ = ["GPs", "Pull", "Sums", "evaluate", "of_products", "pull_back"]
 
@@ -45,21 +51,26 @@ class Pull(NamedTuple):
 
     of_mean: Tensor  # h, (GP, n)
     of_spread: Tensor  # s
-    apart: Tensor | None  # 2(e + s); None where it is zero
+    apart: Tensor | None  # e + s; None where it is zero
     turned: Tensor  # [P; mᵀW], (GP, M + 1, M)
 
     @staticmethod
     def of(gps: GPs, of_mean: Tensor, of_explained: Tensor, of_spread: Tensor) -> Pull:
         if gps.root is None:
             of_spread = -of_explained
-        apart = 2 * (of_explained + of_spread)
+        apart = of_explained + of_spread
+        n_gps, size, _ = gps.whitener.shape
+        turned = gps.whitener.new_empty(n_gps, size + 1, size)
         # P = 2(S − I)W
-        turned = -2 * gps.whitener
-        if gps.root is not None and gps.full:
-            turned.add_(lower_times(gps.root, transposed_lower_times(gps.root, gps.whitener)), alpha=2.0)
-        elif gps.root is not None:
-            turned *= (1 - gps.root.square()).unsqueeze(-1)
-        turned = torch.cat([turned, gps.mean.unsqueeze(-2) @ gps.whitener], -2)
+        upper = turned[:, :-1]
+        if gps.root is None:
+            torch.mul(gps.whitener, -2.0, out=upper)
+        elif gps.full:
+            upper.copy_(gps.whitener)
+            add_lower_times(upper, gps.root, transposed_lower_times(gps.root, gps.whitener), alpha=2.0, beta=-2.0)
+        else:
+            torch.mul(gps.whitener, 2 * (gps.root.square() - 1).unsqueeze(-1), out=upper)
+        torch.bmm(gps.mean.unsqueeze(-2), gps.whitener, out=turned[:, -1:])
         return Pull(of_mean, of_spread, apart if apart.any() else None, turned)
 
 
@@ -88,24 +99,26 @@ def pull_back(gps: GPs, pull: Pull, gp: int, rows: slice, features: Tensor, sums
         # Often these are only the few rows whose residual is cut off at zero.
         some = apart.nonzero().squeeze(-1)
         own = features[:, some]
-        others = own * apart[some]
+        others = own * (2 * apart[some])
         add_product_below_diagonal(sums.apart[gp], others, own)
         cross_bar[:, some] += transposed_lower_times(gps.whitener[gp], others)
     return cross_bar
 
 
 def of_products(gps: GPs, sums: Sums) -> tuple[Tensor, Tensor | None]:
-    """ĀAᵀ and R̄, both on and below the diagonal; what is above it has no meaning."""
-    lower, mean_bar = sums.products[:, :-1].tril(), sums.products[:, -1:]
-    gram = lower + lower.tril(-1).mT
-    inner = torch.baddbmm(gram, gps.mean.unsqueeze(-1), mean_bar, beta=-2.0)
+    """−ĀAᵀ and R̄, both on and below the diagonal; what is above it has no meaning. Changes ``sums``."""
+    mirror_below_diagonal(sums.products)
+    gram, mean_bar = sums.products[:, :-1], sums.products[:, -1:]
+    # 2(I − S)G − 2A diag(e + s)Aᵀ − m m̄ᵀ
+    inner = torch.baddbmm(gram, gps.mean.unsqueeze(-1), mean_bar, alpha=-1.0, beta=2.0)
     if sums.apart is not None:
-        inner += sums.apart
+        inner -= sums.apart
     if gps.root is None:
         return inner, None
     if not gps.full:
-        inner += 2 * gps.root.square().unsqueeze(-1) * gram
+        inner.addcmul_(gps.root.square().unsqueeze(-1), gram, value=-2.0)
         return inner, 2 * gps.root * gram.diagonal(dim1=-2, dim2=-1)
-    # RᵀG; on and below its diagonal, S G = R RᵀG
-    turned = transposed_lower_times(gps.root, gram)
-    return inner.add_(lower_times(gps.root, turned, lower_half=True), alpha=2.0), 2 * turned.mT
+    # 2RᵀG
+    turned = transposed_lower_times(gps.root, gram).mul_(2.0)
+    add_lower_times(inner, gps.root, turned, alpha=-1.0)
+    return inner, turned.mT

@@ -7,9 +7,9 @@ is none, torch does the same in a dozen operations.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
@@ -54,8 +54,8 @@ class Blocks(ABC):
         """k and w of the points among each other, (GP, M, M)."""
 
     @abstractmethod
-    def gram_gradients(self, gram_bar: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
-        """½ā and ½Σ aā for a gradient of that k, which is overwritten; (GP, M, D) and (GP, D)."""
+    def add_gram_gradients(self, total: HalfGradients, gram_bar: Tensor, slope: Tensor) -> None:
+        """Add to ``total`` what a gradient of that k, which is overwritten, means for the points."""
 
     @abstractmethod
     def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
@@ -87,47 +87,47 @@ class _CompiledBlocks(Blocks):
     def __init__(self, number: int, a: Tensor, b: Tensor) -> None:
         more = (0, -a.shape[-1] % 4)
         super().__init__(*((pad(values, more) if more[1] else values) for values in (a, b)))
-        self.number, self.width = number, a.shape[-1]
-        self.arrays = self.a.contiguous().numpy(), self.columns.numpy()
-
-    @cached_property
-    def own(self) -> _CompiledBlocks:
-        """The points with themselves."""
-        return _CompiledBlocks(self.number, self.a, self.a)
+        self.number, self.points = number, self.a.contiguous().numpy()
+        self.row_columns, self.own_columns = self.columns.numpy(), self.a.mT.contiguous().numpy()
 
     def gram(self) -> tuple[Tensor, Tensor]:
         n_gps, size, _ = self.a.shape
         k, w = (self.a.new_empty(n_gps, size, size) for _ in range(2))
         for gp in range(n_gps):
-            self.own._write(gp, 0, k[gp], w[gp])
+            self._write(gp, self.own_columns, 0, k[gp], w[gp])
         return k, w
 
-    def gram_gradients(self, gram_bar: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
-        own, (n_gps, size, _) = self.own, self.a.shape
-        total = own.zeros()
+    def add_gram_gradients(self, total: HalfGradients, gram_bar: Tensor, slope: Tensor) -> None:
         # A point has no distance to itself; left in, its terms would cancel only up to rounding.
         gram_bar.diagonal(dim1=-2, dim2=-1).zero_()
-        for gp in range(n_gps):
-            own.add_gradients(total, gp, slice(0, size), gram_bar[gp], slope[gp])
-        return (total.points + total.rows.mT)[..., : self.width], total.moment[..., : self.width]
+        # Points are both the rows and the columns of this matrix.
+        as_columns = torch.empty_like(self.a.mT)
+        for gp in range(len(gram_bar)):
+            own = total._replace(rows=as_columns)
+            self._add(own, gp, self.own_columns, 0, gram_bar[gp], slope[gp])
+        total.points.add_(as_columns.mT)
 
     def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
         # Each by itself: w is kept longer than k.
         k, w = (self.a.new_empty(self.a.shape[-2], rows.stop - rows.start) for _ in range(2))
-        self._write(gp, rows.start, k, w)
+        self._write(gp, self.row_columns, rows.start, k, w)
         return k, w
 
-    def _write(self, gp: int, first: int, k: Tensor, w: Tensor) -> None:
+    def _write(self, gp: int, columns: np.ndarray, first: int, k: Tensor, w: Tensor) -> None:
         from candid.linalg.block_kernels import block_covariances
 
-        points, columns = self.arrays
-        block_covariances(self.number, points[gp], columns[gp], first, k.numpy(), w.numpy())
+        block_covariances(self.number, self.points[gp], columns[gp], first, k.numpy(), w.numpy())
 
     def add_gradients(self, total: HalfGradients, gp: int, rows: slice, cross_bar: Tensor, slope: Tensor) -> None:
+        self._add(total, gp, self.row_columns, rows.start, cross_bar, slope)
+
+    def _add(
+        self, total: HalfGradients, gp: int, columns: np.ndarray, first: int, cross_bar: Tensor, slope: Tensor
+    ) -> None:
         from candid.linalg.block_kernels import block_gradients
 
-        (points, columns), given = self.arrays, (cross_bar.numpy(), slope.numpy())
-        block_gradients(*given, points[gp], columns[gp], rows.start, *(part[gp].numpy() for part in total))
+        given, sums = (cross_bar.numpy(), slope.numpy()), (part[gp].numpy() for part in total)
+        block_gradients(*given, self.points[gp], columns[gp], first, *sums)
 
     def add_moments(
         self, x: Tensor, mean: Tensor, variances: Tensor | None, means: Tensor, squares: Tensor, spreads: Tensor
@@ -156,9 +156,10 @@ class _TorchBlocks(Blocks):
         k, w = self.profile.evaluate(squared_distances(self.a, None))
         return k, w
 
-    def gram_gradients(self, gram_bar: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
+    def add_gram_gradients(self, total: HalfGradients, gram_bar: Tensor, slope: Tensor) -> None:
         points_bar, moment = symmetric_gradients(gram_bar.mul_(slope), self.a)
-        return points_bar, moment.squeeze(-2)
+        total.points.add_(points_bar)
+        total.moment.add_(moment.squeeze(-2))
 
     def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
         if self.factors is None:

@@ -16,12 +16,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 __all__ = [
+    "add_lower_times",
     "add_product_below_diagonal",
     "congruence",
-    "congruence_with",
+    "half_congruence_with",
     "inverse_of",
     "lower_half_of_product",
     "lower_times",
+    "mirror_below_diagonal",
     "product_below_diagonal",
     "solve_lower",
     "solve_lower_transposed",
@@ -71,12 +73,11 @@ def congruence(
     return result
 
 
-def congruence_with(
+def half_congruence_with(
     inverse: Float[Tensor, "*batch m m"], symmetric: Float[Tensor, "*batch m m"]
 ) -> Float[Tensor, "*batch m m"]:
-    """The same from L⁻¹, by products, which are faster than solves."""
-    half = transposed_lower_times(inverse, lower_times(_half(symmetric), inverse, lower_half=True))
-    return half + half.mT
+    """H with H + Hᵀ = L⁻ᵀ Σ L⁻¹, from L⁻¹ and by products, which are faster than solves."""
+    return transposed_lower_times(inverse, lower_times(_half(symmetric), inverse, lower_half=True))
 
 
 def _half(symmetric: Tensor) -> Tensor:
@@ -119,6 +120,18 @@ def lower_times(
     return product
 
 
+def add_lower_times(
+    total: Float[Tensor, "gps m n"],
+    lower: Float[Tensor, "gps m m"],
+    x: Float[Tensor, "gps m n"],
+    alpha: float,
+    beta: float = 1.0,
+) -> None:
+    """total ← β·total + α·L X."""
+    for start, stop in _blocks(lower.shape[-1]):
+        total[:, start:stop].baddbmm_(lower[:, start:stop, :stop], x[:, :stop], alpha=alpha, beta=beta)
+
+
 def transposed_lower_times(
     lower: Float[Tensor, "*batch j m"], x: Float[Tensor, "*batch j n"]
 ) -> Float[Tensor, "*batch m n"]:
@@ -151,6 +164,14 @@ def add_product_below_diagonal(total: Float[Tensor, "j m"], x: Float[Tensor, "j 
     """Add X Yᵀ, of which X may have more rows, to ``total`` on and below the diagonal; the rest has no meaning."""
     for start, stop in _blocks(x.shape[-2]):
         total[start:stop, :stop].addmm_(x[start:stop], y[:stop].mT)
+
+
+def mirror_below_diagonal(total: Float[Tensor, "gps j m"]) -> None:
+    """Complete such sums of symmetric products: write above the diagonal, in place, what is below it."""
+    size = total.shape[-1]
+    for start, stop in _blocks(total.shape[-2]):
+        first, own = slice(0, min(start, size)), slice(start, min(stop, size))
+        total[:, first, own] = total[:, own, first].mT
 
 
 def _blocks(size: int) -> list[tuple[int, int]]:
