@@ -7,7 +7,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from candid.families import Inducing, blockwise, make_mean
+from candid.families import Inducing, block_inputs, make_mean
 from candid.families.blockwise import blockwise_moments, pays
 from candid.kernels import make_kernel
 from candid.linalg import without_machine_code
@@ -25,8 +25,8 @@ def both_ways(request):
 
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(blockwise, "BLOCK", 30)
-    monkeypatch.setattr(blockwise, "LEAST", 8)
+    monkeypatch.setattr(block_inputs, "BLOCK", 30)
+    monkeypatch.setattr(block_inputs, "LEAST", 8)
 
 
 def random_family(weights, kernel, n_gps, n_points, n_features):
@@ -91,7 +91,7 @@ def test_deep_gps_take_blocks_of_rows(monkeypatch):
     rows = random_rows(25, n_features=3)
     losses, gradients = [], []
     for least in (10**9, 8):
-        monkeypatch.setattr(blockwise, "LEAST", least)
+        monkeypatch.setattr(block_inputs, "LEAST", least)
         problem = layers_problem(rows, (2,), weights="full", objective="elbo")
         loss = problem.loss(rows.whole())
         loss.backward()

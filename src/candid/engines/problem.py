@@ -72,7 +72,7 @@ class Problem(nn.Module):
             penalties = {**penalties, "prior": self.prior.penalty()}
         losses = -average
         for name, penalty in penalties.items():
-            losses = losses + self.coefficients.get(name, 1.0) * penalty / batch.total
+            losses = torch.add(losses, penalty, alpha=self.coefficients.get(name, 1.0) / batch.total)
         return losses
 
     @property
@@ -185,4 +185,4 @@ def _without(parameters: list[nn.Parameter], others: list[nn.Parameter]) -> list
 
 def _average(terms: Tensor, batch: Batch) -> Tensor:
     # Σ_batch w·term / Σ_batch w, for each chain
-    return (batch.weight * terms).sum(-1) / batch.weight.sum()
+    return terms @ (batch.weight / batch.weight.sum())

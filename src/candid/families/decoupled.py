@@ -24,9 +24,11 @@ from torch import Tensor, nn
 
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
+from candid.families.blockwise import blockwise_moments, pays
+from candid.families.blockwise_mean import blockwise_mean
 from candid.families.means import Mean
 from candid.families.sparse import Sparse
-from candid.kernels import Kernel, unfold
+from candid.kernels import Kernel, Stationary, unfold
 from candid.kernels.joint import joint_grams
 from candid.linalg import kernel_coefficients, whiten
 from candid.marginal import Batch, Evaluation
@@ -71,17 +73,29 @@ class Decoupled(Sparse):
     def evaluate(self, batch: Batch) -> Evaluation:
         unit, embed = unfold(self.kernel.unit)
         rows, *points = embed(for_each_gp(batch.x), self.points, self.mean_points, weight=batch.weight)
-        (gram, cross), (own_gram, own_cross) = joint_grams(unit, rows, *points)
-        whitened, factor = whiten(gram, cross, self.jitter[..., 0])
-        # c = Lμ⁻ᵀ m, so that b_iᵀ m = k(Zμ, x_i)ᵀ c
-        coefficients, own = kernel_coefficients(own_gram, self.mean_weights.mean, self.jitter[..., 1])
-        # What one factorisation needed, the next one starts from.
-        self.jitter.copy_(torch.stack([factor.jitter, own.jitter], -1))
-        latent = (coefficients.unsqueeze(-2) @ own_cross).squeeze(-2)
-        _, explained, spread = self.weights.moments(whitened)
-        residual = (unit.diagonal(rows) - explained).clamp_min(0.0)
+        latent, explained, spread = self._moments(unit, rows, *points)
+        residual = (unit.diagonal(rows) - explained).relu()
         marginal = self._marginal(batch.x, latent, residual, spread)
         return Evaluation(marginal, {"kl": self.mean_weights.penalty() + self.weights.penalty()})
+
+    def _moments(
+        self, unit: Kernel, rows: Tensor, points: Tensor, mean_points: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Mean, explained variance and spread at unit amplitude, (P, n)."""
+        jitter, own_jitter = self.jitter.unbind(-1)
+        if isinstance(unit, Stationary) and all(pays(unit, self.weights, rows, z) for z in (points, mean_points)):
+            latent, own = blockwise_mean(unit, self.mean_weights.mean, rows, mean_points, own_jitter)
+            _, explained, spread, factor = blockwise_moments(unit, self.weights, rows, points, jitter)
+        else:
+            (gram, cross), (own_gram, own_cross) = joint_grams(unit, rows, points, mean_points)
+            whitened, factor = whiten(gram, cross, jitter)
+            # c = Lμ⁻ᵀ m, so that b_iᵀ m = k(Zμ, x_i)ᵀ c
+            coefficients, own = kernel_coefficients(own_gram, self.mean_weights.mean, own_jitter)
+            latent = (coefficients.unsqueeze(-2) @ own_cross).squeeze(-2)
+            _, explained, spread = self.weights.moments(whitened)
+        # What one factorisation needed, the next one starts from.
+        self.jitter.copy_(torch.stack([factor.jitter, own.jitter], -1))
+        return latent, explained, spread
 
     def weight_parameters(self) -> list[nn.Parameter]:
         return [*self.mean_weights.parameters(), *super().weight_parameters()]

@@ -1,0 +1,78 @@
+"""What passes over blocks of rows have in common: covariances before them, gradients of inputs after them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from candid.kernels import Kernel, Stationary
+from candid.kernels.blocks import Blocks, HalfGradients, make_blocks
+from candid.kernels.gram import chain_factors, scaled_inputs
+from candid.kernels.profiles import Profile
+from candid.linalg import Factor, cholesky
+
+__all__ = ["BlockInputs", "many_rows"]
+
+# Entries M×rows of a block, and from how many of them on, and how many rows for each point, blocks are of use.
+BLOCK = 2**19
+LEAST, LEAST_ROWS = 2**16, 3
+
+
+def many_rows(kernel: Kernel, x: Tensor, points: Tensor) -> bool:
+    """Whether blocks of rows are possible, and quicker than all rows at a time."""
+    known = isinstance(kernel, Stationary) and not kernel.shapes()
+    (n_rows, n_points), on_processor = (x.shape[-2], points.shape[-2]), x.device.type == "cpu"
+    many = n_rows * n_points >= LEAST and n_rows >= LEAST_ROWS * n_points
+    return known and many and on_processor and x.dim() == 2 and torch.is_grad_enabled()
+
+
+@dataclass(frozen=True)
+class BlockInputs:
+    """Rows and points in lengthscales, and the Gram matrix of the points; GPs (with chains) are one leading axis."""
+
+    profile: Profile
+    batch: torch.Size  # the leading axes of points
+    n_features: int
+    blocks: Blocks
+    gram: Tensor  # (GP, M, M)
+    slope: Tensor  # its w
+
+    @staticmethod
+    @torch.no_grad()
+    def scale(profile: Profile, x: Tensor, points: Tensor, lengthscale: Tensor) -> BlockInputs:
+        """From rows (n, D) and points (…, M, D)."""
+        (*batch, _, n_features), scaled = points.shape, scaled_inputs(profile, points, x, lengthscale)
+        a, b = (values.expand(*batch, -1, -1).flatten(0, -3) for values in scaled)  # pyright: ignore[reportOptionalMemberAccess]
+        blocks = make_blocks(profile, a, b)
+        return BlockInputs(profile, torch.Size(batch), n_features, blocks, *blocks.gram())
+
+    def factorise(self, jitter: Tensor) -> Factor:
+        """Of the Gram matrices."""
+        return cholesky(self.gram, jitter.flatten(), scale=1.0)
+
+    def __iter__(self) -> Iterator[tuple[int, slice]]:
+        """All GPs, and blocks of rows of each, of about the same size."""
+        (n_gps, n_points, _), n_rows = self.gram.shape, self.blocks.columns.shape[-1]
+        count = max(1, round(n_points * n_rows / BLOCK))
+        edges = [n_rows * number // count for number in range(count + 1)]
+        return iter([(gp, slice(*pair)) for gp in range(n_gps) for pair in pairwise(edges)])
+
+    def unfold(self, values: Tensor) -> Tensor:
+        """With the leading axes of the points in place of one."""
+        return values.reshape(*self.batch, *values.shape[1:])
+
+    def gradients(
+        self, total: HalfGradients, lengthscale: Tensor, of_rows: bool
+    ) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Those of rows (if they are asked for), points and lengthscale."""
+        of_inputs, of_lengthscale = chain_factors(self.profile, lengthscale)
+        total = total.without(self.n_features)
+        rows_bar = None
+        if of_rows:
+            rows_bar = (self.unfold(total.rows.mT) * of_inputs).sum_to_size(total.rows.shape[-1], self.n_features)
+        lengthscale_bar = (self.unfold(total.moment.unsqueeze(-2)) * of_lengthscale).sum_to_size(lengthscale.shape)
+        return rows_bar, self.unfold(total.points) * of_inputs, lengthscale_bar

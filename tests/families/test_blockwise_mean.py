@@ -1,0 +1,79 @@
+"""The mean block by block of rows is that of all rows at a time, and so are its gradients."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+
+from candid.families import block_inputs, make_mean
+from candid.families.blockwise_mean import blockwise_mean
+from candid.families.decoupled import Decoupled
+from candid.kernels import make_kernel
+from candid.linalg import kernel_coefficients, without_machine_code
+from candid.marginal import Batch
+from candid.weights import WEIGHTS
+
+# GPs, points, rows, features.
+SHAPES = {"batch": (3, 5, 26, 4), "few features": (2, 4, 19, 2), "single": (1, 1, 9, 1)}
+
+
+@pytest.fixture(params=[True, False], ids=["machine code", "torch"], autouse=True)
+def both_ways(request):
+    with nullcontext() if request.param else without_machine_code():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(block_inputs, "BLOCK", 30)
+    monkeypatch.setattr(block_inputs, "LEAST", 8)
+
+
+@pytest.mark.parametrize("kernel", ["matern52", "rbf"])
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_values_and_gradients_are_those_of_all_rows_together(kernel, shape, draw):
+    n_gps, n_points, n_rows, n_features = shape
+    unit = make_kernel(kernel, n_features, batch_shape=(n_gps,)).double().unit
+    x, points, weights = draw(n_rows, n_features), draw(n_gps, n_points, n_features), draw(n_gps, n_points)
+    x[1] = x[0]
+    jitter, pull = torch.full((n_gps,), 1e-9, dtype=torch.float64), draw(n_gps, n_rows)
+    wanted = [*(values.requires_grad_() for values in (x, points, weights)), *unit.parameters()]
+
+    coefficients, factor = kernel_coefficients(unit(points), weights, jitter)
+    expected = (coefficients.unsqueeze(-2) @ unit(points, x)).squeeze(-2)
+    latent, own = blockwise_mean(unit, weights, x, points, jitter)
+    torch.testing.assert_close(latent, expected)
+    torch.testing.assert_close(own.lower, factor.lower)
+    found, known = (torch.autograd.grad((pull * values).sum(), wanted) for values in (latent, expected))
+    for one, other in zip(found, known, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-9)
+
+
+def test_gradcheck(draw):
+    unit = make_kernel("matern52", 4, batch_shape=(2,)).double().unit
+    jitter = torch.full((2,), 1e-9, dtype=torch.float64)
+    inputs = [values.requires_grad_() for values in (draw(2, 3), draw(13, 4), draw(2, 3, 4))]
+    assert torch.autograd.gradcheck(lambda m, x, points: blockwise_mean(unit, m, x, points, jitter)[0], inputs)
+
+
+def test_decoupled_points_take_blocks_of_rows(monkeypatch, draw):
+    """Also where mean and variance have different numbers of points."""
+    x, y = draw(30, 3), draw(30, 1)
+    batch = Batch(x, y, torch.ones(30, dtype=torch.float64), 100.0)
+    found = []
+    for least in (10**9, 8):
+        monkeypatch.setattr(block_inputs, "LEAST", least)
+        generator = torch.Generator().manual_seed(0)
+        points = [torch.randn(1, size, 3, dtype=torch.float64, generator=generator) for size in (6, 4)]
+        kernel = make_kernel("matern52", 3, batch_shape=(1,))
+        family = Decoupled(kernel, make_mean("constant", 3, 1), *points, WEIGHTS["full"](4, (1,)), 1e-9).double()
+        with torch.no_grad():
+            family.mean_weights.mean.copy_(torch.arange(6.0))
+        marginal = family.evaluate(batch).marginal
+        value = (marginal.mean * y + marginal.residual + 2 * marginal.spread).sum()
+        learned = [parameter for parameter in family.parameters() if parameter.requires_grad]
+        found.append([value.detach(), *torch.autograd.grad(value, learned)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
