@@ -1,9 +1,15 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
-from candid.engines import pick_device, threads
+from candid import make_gp
+from candid.engines import machine, pick_device, threads
+from candid.families import Inducing, make_mean
+from candid.families.decoupled import Decoupled
+from candid.kernels import Matern52
+from candid.weights import WEIGHTS
 
 
 def test_auto_is_a_device_that_exists():
@@ -32,3 +38,22 @@ def test_none_leaves_threads_alone():
     before = torch.get_num_threads()
     with threads(None):
         assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize(("few", "expected"), [(10**6, 1), (10, 2)])
+def test_small_steps_take_one_thread(monkeypatch, few, expected):
+    """However many the fit has; a callback sees what the steps before it had."""
+    monkeypatch.setattr(machine, "FEW_COVARIANCES", few)
+    x, seen = np.random.default_rng(0).normal(size=(400, 2)), []
+    look = lambda record: seen.append(torch.get_num_threads())  # noqa: E731
+    gp = make_gp("svgp", n_inducing=10, max_epochs=2, n_threads=2, random_state=0, callbacks=(look,))
+    gp.fit(x, np.sin(x[:, 0]))
+    assert seen[-1] == expected
+
+
+def test_what_counts_as_small():
+    """Points times rows, of all sets of points."""
+    kernel, mean = Matern52(lengthscale=1.0).build(2, True, (1,)), make_mean("zero", 2, 1)
+    points, weights = torch.zeros(1, 10, 2), WEIGHTS["diagonal"](10, (1,))
+    assert Inducing(kernel, mean, points, weights, 1e-6).n_covariances(50) == 500
+    assert Decoupled(kernel, mean, points[:, :4], points, weights, 1e-6).n_covariances(50) == 700

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from candid.bench.case import Case, Sample
 from candid.bench.deep_contenders import make_layers
-from candid.engines import Problem
+from candid.engines import Problem, step_threads, threads
 from candid.engines.steppers import Adam, take_step
 from candid.estimators import make_gp
 from candid.families import Family, Inducing, make_mean
@@ -70,10 +70,19 @@ def our_action(activity: str, case: Case, sample: Sample) -> Action:
     if activity == "step":
         problem = Problem(family, Gaussian(case.noise), case.row.made_of.objective, {"kl": case.beta})
         batch = Batch(sample.x, sample.y[:, None], torch.ones(case.batch_size), float(sample.total))
-        return TrainingStep(lambda: problem.loss(batch), problem.groups()["all"])
+        step = TrainingStep(lambda: problem.loss(batch), problem.groups()["all"])
+        return _with_threads(step_threads(family, case.batch_size), step)
     dtype = torch.float32 if activity == "predict32" else torch.float64
     predictor, x = family.predictor().to(dtype), sample.new_x.to(dtype)
     return lambda: _moments(predictor.marginal, x)
+
+
+def _with_threads(number: int | None, action: Action) -> Action:
+    def run() -> object:
+        with threads(number):
+            return action()
+
+    return run
 
 
 def gpytorch_action(activity: str, case: Case, sample: Sample) -> Action | None:

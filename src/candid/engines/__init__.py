@@ -7,7 +7,7 @@ from candid.engines.gaps import fill_gaps
 from candid.engines.initialise import fit_by_evidence, fit_by_neighbours, fit_points, nearest_rows, place_points
 from candid.engines.local_start import fit_locally
 from candid.engines.loop import Plan, TrainingDiverged, train
-from candid.engines.machine import keep_freed_memory, pick_device, threads
+from candid.engines.machine import keep_freed_memory, pick_device, step_threads, threads
 from candid.engines.nearby import changes_nearby
 from candid.engines.output_noise import match_output_noise
 from candid.engines.problem import Problem
@@ -44,6 +44,7 @@ __all__ = [
     "settle_weights",
     "solve_together",
     "solve_weights",
+    "step_threads",
     "threads",
     "train",
 ]

@@ -11,7 +11,7 @@ from typing import Any
 from torch import Tensor
 
 from candid.engines.checkpoint import Checkpoint
-from candid.engines.machine import keep_freed_memory
+from candid.engines.machine import keep_freed_memory, step_threads, threads
 from candid.engines.moment import Moment
 from candid.engines.plan import Plan, State
 from candid.engines.problem import Problem
@@ -53,9 +53,10 @@ def train(
     keep_freed_memory()
     run = _Run(problem, rows, plan, held_out, checkpoint, callbacks, progress)
     run.begin()
-    run.optimise()
-    if plan.sampling is not None:
-        run.sample(plan.sampling)
+    with threads(step_threads(problem.family, len(rows) // run.per_epoch)):
+        run.optimise()
+        if plan.sampling is not None:
+            run.sample(plan.sampling)
     problem.settle(rows)
     run.state.finished = True
     run.save()

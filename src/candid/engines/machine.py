@@ -7,10 +7,14 @@ from contextlib import contextmanager
 
 import torch
 
-__all__ = ["keep_freed_memory", "pick_device", "threads"]
+from candid.families import Family
+
+__all__ = ["keep_freed_memory", "pick_device", "step_threads", "threads"]
 
 # The largest block for which glibc still learns to keep freed memory.
 LARGEST_KEPT = 31 << 20
+# Covariances up to which a step consists of so many small operations that threads would mostly wait for each other.
+FEW_COVARIANCES = 2**17
 
 
 def keep_freed_memory() -> None:
@@ -32,6 +36,11 @@ def pick_device(name: str) -> torch.device:
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device {name!r} cannot be used here ({error}); device='auto' picks one that can") from error
     return device
+
+
+def step_threads(family: Family, n_rows: int) -> int | None:
+    """How many threads are best for steps with so many rows: one if there is little to share out, None for all."""
+    return 1 if family.n_covariances(n_rows) <= FEW_COVARIANCES else None
 
 
 @contextmanager

@@ -133,7 +133,8 @@ class SparseGPRegressor(SparseGP, LikelihoodChoice):
         Trainings from different starting points; the one with the best objective is kept.
     device : str, default="auto"
     n_threads : int, optional
-        Threads of the fit. By default as many as torch is set to, and one for tables of up to 256 rows.
+        Threads of the fit. By default as many as torch is set to, and one for tables of up to 256 rows. Steps with few
+        rows and inducing points use one in any case: they would mostly wait for each other.
     predict_dtype : {"float64", "float32"}, default="float64"
         Precision of predictions.
     random_state : int, RandomState or None

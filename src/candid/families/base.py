@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
@@ -40,6 +41,10 @@ class Family(nn.Module, ABC):
     def batchwise(self) -> bool:
         """Whether penalties depend on the number of rows in a batch, or groups of rows would fill the memory."""
         return False
+
+    def n_covariances(self, n_rows: int) -> float:
+        """How many covariances of points with rows a step with so many rows needs; infinite where nobody counts."""
+        return math.inf
 
     def evaluate(self, batch: Batch) -> Evaluation:
         """Marginals of the rows of a batch, and the penalties of the model."""

@@ -53,6 +53,9 @@ class Sparse(Family):
         self.points = nn.Parameter(points.clone())
         self.register_buffer("jitter", torch.full(points.shape[:-2], jitter))
 
+    def n_covariances(self, n_rows: int) -> float:
+        return n_rows * sum(points[..., 0].numel() for points in self.point_parameters())
+
     def weight_parameters(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.weights.parameters() if parameter.requires_grad]
 
