@@ -91,7 +91,7 @@ def test_moments_of_columns(draw, with_variances):
     x, mean, variances = draw(7, 10), draw(7), draw(7).square() if with_variances else None
     for way in both_ways(profiles.RBF, draw(1, 7, 2), draw(1, 10, 2)):
         sums = torch.ones(3, 10, dtype=torch.float64)
-        way.add_moments(x, mean, variances, *sums)
+        way.add_moments(x, mean, variances, sums)
         torch.testing.assert_close(sums[0], 1 + mean @ x)
         torch.testing.assert_close(sums[1], 1 + x.square().sum(0))
         spreads = torch.zeros(10, dtype=torch.float64) if variances is None else variances @ x.square()
@@ -106,7 +106,7 @@ def test_sums_of_many_squares_in_float32_are_not_too_small():
     exact = x.double().square().sum(0)
     way, _ = both_ways(profiles.RBF, torch.zeros(1, 1, 1), torch.zeros(1, 5, 1))
     sums, squares = torch.zeros(3, 5), torch.zeros(5)
-    way.add_moments(x, x[:, 0], torch.ones(len(x)), *sums)
+    way.add_moments(x, x[:, 0], torch.ones(len(x)), sums)
     way.add_squares(x, squares)
     for found in (*sums, squares):
         # One number after the other, they would be wrong by 2e-6.

@@ -69,8 +69,8 @@ class _Blockwise(torch.autograd.Function):
         *parts, lengthscale = ctx.saved_tensors[:4]
         gps, kept, inputs = GPs(*parts), iter(ctx.saved_tensors[4:]), ctx.inputs
         blocks, unfold = inputs.blocks, inputs.unfold
-        nothing = lengthscale.new_zeros(*inputs.batch, blocks.columns.shape[-1])
-        flat = ((nothing if grad is None else grad).flatten(0, len(inputs.batch) - 1) for grad in grads)
+        n_gps, n_rows = len(gps.mean), blocks.columns.shape[-1]
+        flat = (lengthscale.new_zeros(n_gps, n_rows) if grad is None else grad.reshape(n_gps, n_rows) for grad in grads)
         pull = Pull.of(gps, *flat)
         sums, total = Sums.zeros(gps, pull), blocks.zeros()
         with full_precision(lengthscale.device):

@@ -64,9 +64,11 @@ class Inducing(Sparse):
         if isinstance(unit, Stationary) and pays(unit, self.weights, rows, points):
             latent, explained, spread, factor = blockwise_moments(unit, self.weights, rows, points, self.jitter)
             self.jitter.copy_(factor.jitter)
+            # k(x, x) = 1
+            residual = (1.0 - explained).relu()
         else:
             latent, explained, spread = self.weights.moments(self._features(unit, rows, points))
-        residual = (unit.diagonal(rows) - explained).relu()
+            residual = (unit.diagonal(rows) - explained).relu()
         return self._marginal(x if mean_x is None else mean_x, latent, residual, spread)
 
     def prior(self, batch: Batch) -> LowRankPrior:

@@ -38,9 +38,9 @@ def evaluate(gps: GPs, blocks: Blocks, gp: int, rows: slice, moments: Tensor) ->
     """A, and w = dk/dq up to a constant, of some rows; their moments are written to ``moments`` (3, GP, n)."""
     cross, slope = blocks.covariances(gp, rows)
     features = lower_times(gps.whitener[gp], cross)
-    own = moments[:, gp, rows].unbind(0)
+    own = moments[:, gp, rows]
     variances = None if gps.root is None or gps.full else gps.root[gp].square()
-    blocks.add_moments(features, gps.mean[gp], variances, *own)
+    blocks.add_moments(features, gps.mean[gp], variances, own)
     if gps.root is not None and gps.full:
         blocks.add_squares(transposed_lower_times(gps.root[gp], features), own[2])
     return features, slope

@@ -66,10 +66,8 @@ class Blocks(ABC):
         """Add to ``total`` what the gradient ``cross_bar`` of k means for the points, and write it for these rows."""
 
     @abstractmethod
-    def add_moments(
-        self, x: Tensor, mean: Tensor, variances: Tensor | None, means: Tensor, squares: Tensor, spreads: Tensor
-    ) -> None:
-        """Add Σ m x, Σ x² and, if there are variances s, Σ s x² over the entries of each column to the last three."""
+    def add_moments(self, x: Tensor, mean: Tensor, variances: Tensor | None, moments: Tensor) -> None:
+        """Add Σ m x, Σ x² and, if there are variances s, Σ s x² over the entries of each column to ``moments``, 3×n."""
 
     @abstractmethod
     def add_squares(self, x: Tensor, squares: Tensor) -> None:
@@ -126,16 +124,14 @@ class _CompiledBlocks(Blocks):
     ) -> None:
         from candid.linalg.block_kernels import block_gradients
 
-        given, sums = (cross_bar.numpy(), slope.numpy()), (part[gp].numpy() for part in total)
+        given, sums = (cross_bar.numpy(), slope.numpy()), (part.numpy()[gp] for part in total)
         block_gradients(*given, self.points[gp], columns[gp], first, *sums)
 
-    def add_moments(
-        self, x: Tensor, mean: Tensor, variances: Tensor | None, means: Tensor, squares: Tensor, spreads: Tensor
-    ) -> None:
+    def add_moments(self, x: Tensor, mean: Tensor, variances: Tensor | None, moments: Tensor) -> None:
         from candid.linalg.block_kernels import block_moments
 
-        given = (x, mean, mean[:0] if variances is None else variances, means, squares, spreads)
-        block_moments(*(values.detach().numpy() for values in given))
+        given = (x, mean, mean[:0] if variances is None else variances, moments)
+        block_moments(*(values.numpy() for values in given))
 
     def add_squares(self, x: Tensor, squares: Tensor) -> None:
         from candid.linalg.block_kernels import block_squares
@@ -181,14 +177,12 @@ class _TorchBlocks(Blocks):
         # ½(Σ aā + Σ bb̄) = Σ_i a(½ā − V b) + Σ_j colsum(V) b²
         total.moment[gp] += (a * (points_bar - across)).sum(0) + b.square() @ column_sums
 
-    def add_moments(
-        self, x: Tensor, mean: Tensor, variances: Tensor | None, means: Tensor, squares: Tensor, spreads: Tensor
-    ) -> None:
+    def add_moments(self, x: Tensor, mean: Tensor, variances: Tensor | None, moments: Tensor) -> None:
         squared = x.square()
-        means += mean @ x
-        squares += squared.sum(0)
+        moments[0] += mean @ x
+        moments[1] += squared.sum(0)
         if variances is not None:
-            spreads += variances @ squared
+            moments[2] += variances @ squared
 
     def add_squares(self, x: Tensor, squares: Tensor) -> None:
         squares += x.square().sum(0)
