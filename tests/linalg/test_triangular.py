@@ -66,6 +66,10 @@ def test_products_that_are_added(draw):
     total = before.clone()
     add_lower_times(total, lower, x, alpha=-2.0, beta=3.0)
     torch.testing.assert_close(total, 3 * before - 2 * lower @ x)
+    before, square = draw(2, 11, 11), draw(2, 11, 11)
+    total = before.clone()
+    add_lower_times(total, lower, square, alpha=1.0, lower_half=True)
+    torch.testing.assert_close(total.tril(), (before + lower @ square).tril())
 
 
 @pytest.mark.parametrize("more_rows", [0, 1, 5])

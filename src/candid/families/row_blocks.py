@@ -120,5 +120,5 @@ def of_products(gps: GPs, sums: Sums) -> tuple[Tensor, Tensor | None]:
         return inner, 2 * gps.root * gram.diagonal(dim1=-2, dim2=-1)
     # 2RᵀG
     turned = transposed_lower_times(gps.root, gram).mul_(2.0)
-    add_lower_times(inner, gps.root, turned, alpha=-1.0)
+    add_lower_times(inner, gps.root, turned, alpha=-1.0, lower_half=True)
     return inner, turned.mT

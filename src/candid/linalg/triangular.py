@@ -126,10 +126,13 @@ def add_lower_times(
     x: Float[Tensor, "gps m n"],
     alpha: float,
     beta: float = 1.0,
+    lower_half: bool = False,
 ) -> None:
-    """total ← β·total + α·L X."""
+    """total ← β·total + α·L X, or of a square X only what is on and below the diagonal; the rest has no meaning then."""
     for start, stop in _blocks(lower.shape[-1]):
-        total[:, start:stop].baddbmm_(lower[:, start:stop, :stop], x[:, :stop], alpha=alpha, beta=beta)
+        columns = slice(0, stop) if lower_half else slice(None)
+        own = total[:, start:stop, columns]
+        own.baddbmm_(lower[:, start:stop, :stop], x[:, :stop, columns], alpha=alpha, beta=beta)
 
 
 def transposed_lower_times(
