@@ -45,10 +45,10 @@ def blockwise_moments(
     lengthscale = known_lengthscale(kernel)
     inputs = BlockInputs.scale(kernel.profile, x, points, lengthscale)
     factor = inputs.factorise(jitter)
-    moments: tuple[Tensor, Tensor, Tensor] = _Blockwise.apply(  # pyright: ignore[reportAssignmentType]
+    latent, explained, spread = _Blockwise.apply(  # pyright: ignore[reportGeneralTypeIssues]
         inputs, factor.lower, x, points, lengthscale, weights.mean, weights.root()
     )
-    return *moments, Factor(inputs.unfold(factor.lower), inputs.unfold(factor.jitter))
+    return latent, explained, spread, Factor(inputs.unfold(factor.lower), inputs.unfold(factor.jitter))
 
 
 class _Blockwise(torch.autograd.Function):

@@ -128,7 +128,7 @@ def add_lower_times(
     beta: float = 1.0,
     lower_half: bool = False,
 ) -> None:
-    """total ← β·total + α·L X, or of a square X only what is on and below the diagonal; the rest has no meaning then."""
+    """total ← β·total + α·L X; with a square X perhaps only on and below the diagonal, and without meaning above it."""
     for start, stop in _blocks(lower.shape[-1]):
         columns = slice(0, stop) if lower_half else slice(None)
         own = total[:, start:stop, columns]
