@@ -1,14 +1,19 @@
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 import torch
 
 from candid import make_gp
-from candid.engines import machine, pick_device, threads
+from candid.engines import loop, machine, pick_device, threads
+from candid.engines.steppers import take_step
 from candid.families import Inducing, make_mean
+from candid.families.conditional import Conditional, decoupled_kernel
 from candid.families.decoupled import Decoupled
-from candid.kernels import Matern52
+from candid.families.means import NetworkMean
+from candid.kernels import Matern52, Scale
 from candid.weights import WEIGHTS
 
 
@@ -42,18 +47,30 @@ def test_none_leaves_threads_alone():
 
 @pytest.mark.parametrize(("few", "expected"), [(10**6, 1), (10, 2)])
 def test_small_steps_take_one_thread(monkeypatch, few, expected):
-    """However many the fit has; a callback sees what the steps before it had."""
+    """However many the fit has; what is done between steps takes all of these."""
     monkeypatch.setattr(machine, "FEW_COVARIANCES", few)
-    x, seen = np.random.default_rng(0).normal(size=(400, 2)), []
-    look = lambda record: seen.append(torch.get_num_threads())  # noqa: E731
-    gp = make_gp("svgp", n_inducing=10, max_epochs=2, n_threads=2, random_state=0, callbacks=(look,))
-    gp.fit(x, np.sin(x[:, 0]))
-    assert seen[-1] == expected
+    x, in_steps, between = np.random.default_rng(0).normal(size=(400, 2)), set(), set()
+
+    def watched(*arguments):
+        in_steps.add(torch.get_num_threads())
+        return take_step(*arguments)
+
+    # The start has steps of its own, with neighbours.
+    monkeypatch.setattr(loop, "take_step", watched)
+    look = lambda record: between.add(torch.get_num_threads())  # noqa: E731
+    settings = {"n_inducing": 10, "init": "random", "max_epochs": 2, "n_threads": 2, "random_state": 0}
+    make_gp("svgp", callbacks=(look,), **settings).fit(x, np.sin(x[:, 0]))
+    assert in_steps == {expected}
+    assert between == {2}
 
 
 def test_what_counts_as_small():
-    """Points times rows, of all sets of points."""
-    kernel, mean = Matern52(lengthscale=1.0).build(2, True, (1,)), make_mean("zero", 2, 1)
+    """Covariances of points with rows and with each other, of all sets of points; a network is never small."""
+    kernel, mean = Scale(Matern52(lengthscale=1.0)).build(2, True, (1,)), make_mean("zero", 2, 1)
     points, weights = torch.zeros(1, 10, 2), WEIGHTS["diagonal"](10, (1,))
-    assert Inducing(kernel, mean, points, weights, 1e-6).n_covariances(50) == 500
-    assert Decoupled(kernel, mean, points[:, :4], points, weights, 1e-6).n_covariances(50) == 700
+    assert Inducing(kernel, mean, points, weights, 1e-6).n_covariances(50) == 10 * 60
+    assert Decoupled(kernel, mean, points[:, :4], points, weights, 1e-6).n_covariances(50) == 10 * 60 + 4 * 54
+    for with_omega, more in ((False, 0), (True, 50**2)):
+        family = Conditional(kernel, decoupled_kernel(kernel), mean, points, weights, 1e-6, with_omega=with_omega)
+        assert family.n_covariances(50) == 2 * 10 * 60 + more
+    assert Inducing(kernel, NetworkMean((3,), 2, 1), points, weights, 1e-6).n_covariances(50) == math.inf

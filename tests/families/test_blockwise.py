@@ -7,10 +7,10 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from candid.families import Inducing, block_inputs, make_mean
+from candid.families import Inducing, block_inputs, inducing, make_mean
 from candid.families.blockwise import blockwise_moments, pays
 from candid.kernels import make_kernel
-from candid.linalg import without_machine_code
+from candid.linalg import triangular, without_machine_code
 from candid.weights import WEIGHTS
 from small_models import layers_problem, random_rows
 
@@ -27,6 +27,7 @@ def both_ways(request):
 def small_blocks(monkeypatch):
     monkeypatch.setattr(block_inputs, "BLOCK", 30)
     monkeypatch.setattr(block_inputs, "LEAST", 8)
+    monkeypatch.setattr(triangular, "LEAST_ROWS", 2)
 
 
 def random_family(weights, kernel, n_gps, n_points, n_features):
@@ -89,7 +90,8 @@ def test_gradcheck(weights):
 
 def test_deep_gps_take_blocks_of_rows(monkeypatch):
     rows = random_rows(25, n_features=3)
-    losses, gradients = [], []
+    losses, gradients, calls = [], [], []
+    monkeypatch.setattr(inducing, "blockwise_moments", lambda *given: calls.append(least) or blockwise_moments(*given))
     for least in (10**9, 8):
         monkeypatch.setattr(block_inputs, "LEAST", least)
         problem = layers_problem(rows, (2,), weights="full", objective="elbo")
@@ -97,6 +99,8 @@ def test_deep_gps_take_blocks_of_rows(monkeypatch):
         loss.backward()
         losses.append(loss.detach())
         gradients.append([parameter.grad for parameter in problem.parameters()])
+    # Two layers.
+    assert calls == [8, 8]
     torch.testing.assert_close(*losses)
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)

@@ -7,16 +7,21 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from candid.families import block_inputs, make_mean
+from candid.families import block_inputs, decoupled, make_mean
 from candid.families.blockwise_mean import blockwise_mean
 from candid.families.decoupled import Decoupled
 from candid.kernels import make_kernel
-from candid.linalg import kernel_coefficients, without_machine_code
+from candid.linalg import kernel_coefficients, triangular, without_machine_code
 from candid.marginal import Batch
 from candid.weights import WEIGHTS
 
-# GPs, points, rows, features.
-SHAPES = {"batch": (3, 5, 26, 4), "few features": (2, 4, 19, 2), "single": (1, 1, 9, 1)}
+# Chains and GPs, points, rows, features.
+SHAPES = {
+    "batch": ((3,), 5, 26, 4),
+    "chains": ((2, 3), 4, 13, 3),
+    "few features": ((2,), 4, 19, 2),
+    "single": ((1,), 1, 9, 1),
+}
 
 
 @pytest.fixture(params=[True, False], ids=["machine code", "torch"], autouse=True)
@@ -29,16 +34,17 @@ def both_ways(request):
 def small_blocks(monkeypatch):
     monkeypatch.setattr(block_inputs, "BLOCK", 30)
     monkeypatch.setattr(block_inputs, "LEAST", 8)
+    monkeypatch.setattr(triangular, "LEAST_ROWS", 2)
 
 
 @pytest.mark.parametrize("kernel", ["matern52", "rbf"])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
 def test_values_and_gradients_are_those_of_all_rows_together(kernel, shape, draw):
-    n_gps, n_points, n_rows, n_features = shape
-    unit = make_kernel(kernel, n_features, batch_shape=(n_gps,)).double().unit
-    x, points, weights = draw(n_rows, n_features), draw(n_gps, n_points, n_features), draw(n_gps, n_points)
+    batch, n_points, n_rows, n_features = shape
+    unit = make_kernel(kernel, n_features, batch_shape=batch).double().unit
+    x, points, weights = draw(n_rows, n_features), draw(*batch, n_points, n_features), draw(*batch, n_points)
     x[1] = x[0]
-    jitter, pull = torch.full((n_gps,), 1e-9, dtype=torch.float64), draw(n_gps, n_rows)
+    jitter, pull = torch.full(batch, 1e-9, dtype=torch.float64), draw(*batch, n_rows)
     wanted = [*(values.requires_grad_() for values in (x, points, weights)), *unit.parameters()]
 
     coefficients, factor = kernel_coefficients(unit(points), weights, jitter)
@@ -62,7 +68,8 @@ def test_decoupled_points_take_blocks_of_rows(monkeypatch, draw):
     """Also where mean and variance have different numbers of points."""
     x, y = draw(30, 3), draw(30, 1)
     batch = Batch(x, y, torch.ones(30, dtype=torch.float64), 100.0)
-    found = []
+    found, calls = [], []
+    monkeypatch.setattr(decoupled, "blockwise_mean", lambda *given: calls.append(least) or blockwise_mean(*given))
     for least in (10**9, 8):
         monkeypatch.setattr(block_inputs, "LEAST", least)
         generator = torch.Generator().manual_seed(0)
@@ -75,5 +82,6 @@ def test_decoupled_points_take_blocks_of_rows(monkeypatch, draw):
         value = (marginal.mean * y + marginal.residual + 2 * marginal.spread).sum()
         learned = [parameter for parameter in family.parameters() if parameter.requires_grad]
         found.append([value.detach(), *torch.autograd.grad(value, learned)])
+    assert calls == [8]
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)

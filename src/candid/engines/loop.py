@@ -53,10 +53,9 @@ def train(
     keep_freed_memory()
     run = _Run(problem, rows, plan, held_out, checkpoint, callbacks, progress)
     run.begin()
-    with threads(step_threads(problem.family, len(rows) // run.per_epoch)):
-        run.optimise()
-        if plan.sampling is not None:
-            run.sample(plan.sampling)
+    run.optimise()
+    if plan.sampling is not None:
+        run.sample(plan.sampling)
     problem.settle(rows)
     run.state.finished = True
     run.save()
@@ -96,6 +95,7 @@ class _Run:
         self.per_epoch = n_batches(len(rows), plan.batch_size)
         n_steps = self.per_epoch * plan.max_epochs
         self.n_steps = n_steps if plan.max_steps is None else min(n_steps, plan.max_steps)
+        self.threads = step_threads(problem.family, len(rows) // self.per_epoch)
         self.clock = time.perf_counter()
 
     def begin(self) -> None:
@@ -206,7 +206,8 @@ class _Run:
         state, plan, problem = self.state, self.plan, self.problem
         problem.family.refresh(state.step)
         batch = batch_at(self.rows, state.step, plan.batch_size, plan.seed)
-        loss = take_step(steppers, Moment(problem, batch, state.step, plan.seed)) / problem.n_chains
+        with threads(self.threads):
+            loss = take_step(steppers, Moment(problem, batch, state.step, plan.seed)) / problem.n_chains
         if not math.isfinite(loss):
             raise TrainingDiverged(
                 f"the loss became {loss} at step {state.step}; try standardize=True, and where the model has them a "

@@ -134,7 +134,7 @@ class SparseGPRegressor(SparseGP, LikelihoodChoice):
     device : str, default="auto"
     n_threads : int, optional
         Threads of the fit. By default as many as torch is set to, and one for tables of up to 256 rows. Steps with few
-        rows and inducing points use one in any case: they would mostly wait for each other.
+        rows and inducing points use one in any case: several would mostly wait for each other.
     predict_dtype : {"float64", "float32"}, default="float64"
         Precision of predictions.
     random_state : int, RandomState or None

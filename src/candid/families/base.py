@@ -43,7 +43,7 @@ class Family(nn.Module, ABC):
         return False
 
     def n_covariances(self, n_rows: int) -> float:
-        """How many covariances of points with rows a step with so many rows needs; infinite where nobody counts."""
+        """How many covariances a step with so many rows needs; infinite where these are not most of the work."""
         return math.inf
 
     def evaluate(self, batch: Batch) -> Evaluation:

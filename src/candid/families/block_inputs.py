@@ -32,14 +32,12 @@ def many_rows(kernel: Kernel, x: Tensor, points: Tensor) -> bool:
 
 @dataclass(frozen=True)
 class BlockInputs:
-    """Rows and points in lengthscales, and the Gram matrix of the points; GPs (with chains) are one leading axis."""
+    """Rows and points in lengthscales, where GPs (with chains) are one leading axis."""
 
     profile: Profile
     batch: torch.Size  # the leading axes of points
     n_features: int
     blocks: Blocks
-    gram: Tensor  # (GP, M, M)
-    slope: Tensor  # its w
 
     @staticmethod
     @torch.no_grad()
@@ -47,16 +45,16 @@ class BlockInputs:
         """From rows (n, D) and points (…, M, D)."""
         (*batch, _, n_features), scaled = points.shape, scaled_inputs(profile, points, x, lengthscale)
         a, b = (values.expand(*batch, -1, -1).flatten(0, -3) for values in scaled)  # pyright: ignore[reportOptionalMemberAccess]
-        blocks = make_blocks(profile, a, b)
-        return BlockInputs(profile, torch.Size(batch), n_features, blocks, *blocks.gram())
+        return BlockInputs(profile, torch.Size(batch), n_features, make_blocks(profile, a, b))
 
-    def factorise(self, jitter: Tensor) -> Factor:
-        """Of the Gram matrices."""
-        return cholesky(self.gram, jitter.flatten(), scale=1.0)
+    def factorise(self, jitter: Tensor) -> tuple[Factor, Tensor]:
+        """Factors of the Gram matrices of the points, and their w."""
+        gram, slope = self.blocks.gram()
+        return cholesky(gram, jitter.flatten(), scale=1.0), slope
 
     def __iter__(self) -> Iterator[tuple[int, slice]]:
         """All GPs, and blocks of rows of each, of about the same size."""
-        (n_gps, n_points, _), n_rows = self.gram.shape, self.blocks.columns.shape[-1]
+        (n_gps, n_points, _), n_rows = self.blocks.a.shape, self.blocks.columns.shape[-1]
         count = max(1, round(n_points * n_rows / BLOCK))
         edges = [n_rows * number // count for number in range(count + 1)]
         return iter([(gp, slice(*pair)) for gp in range(n_gps) for pair in pairwise(edges)])

@@ -44,30 +44,30 @@ def blockwise_moments(
     """Mean, explained variance and spread (…, n) at unit amplitude, and the factor of k(Z, Z)."""
     lengthscale = known_lengthscale(kernel)
     inputs = BlockInputs.scale(kernel.profile, x, points, lengthscale)
-    factor = inputs.factorise(jitter)
+    factor, slope = inputs.factorise(jitter)
     latent, explained, spread = _Blockwise.apply(  # pyright: ignore[reportGeneralTypeIssues]
-        inputs, factor.lower, x, points, lengthscale, weights.mean, weights.root()
+        inputs, factor.lower, slope, x, points, lengthscale, weights.mean, weights.root()
     )
     return latent, explained, spread, Factor(inputs.unfold(factor.lower), inputs.unfold(factor.jitter))
 
 
 class _Blockwise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, inputs: BlockInputs, lower, x, points, lengthscale, mean, root):
+    def forward(ctx, inputs: BlockInputs, lower, slope, x, points, lengthscale, mean, root):
         ctx.set_materialize_grads(False)
         ctx.inputs, last = inputs, len(inputs.batch) - 1
         gps = GPs(inverse_of(lower), mean.flatten(0, last), None if root is None else root.flatten(0, last))
         moments = x.new_zeros(3, len(lower), len(x))
         with full_precision(x.device):
             kept = [part for gp, rows in inputs for part in evaluate(gps, inputs.blocks, gp, rows, moments)]
-        ctx.save_for_backward(*gps, lengthscale, *kept)
+        ctx.save_for_backward(*gps, slope, lengthscale, *kept)
         return tuple(moments.view(3, *inputs.batch, -1))
 
     @staticmethod
     @first_order
     def backward(ctx, *grads: Tensor | None):  # pyright: ignore[reportIncompatibleMethodOverride]
-        *parts, lengthscale = ctx.saved_tensors[:4]
-        gps, kept, inputs = GPs(*parts), iter(ctx.saved_tensors[4:]), ctx.inputs
+        *parts, slope, lengthscale = ctx.saved_tensors[:5]
+        gps, kept, inputs = GPs(*parts), iter(ctx.saved_tensors[5:]), ctx.inputs
         blocks, unfold = inputs.blocks, inputs.unfold
         n_gps, n_rows = len(gps.mean), blocks.columns.shape[-1]
         flat = (lengthscale.new_zeros(n_gps, n_rows) if grad is None else grad.reshape(n_gps, n_rows) for grad in grads)
@@ -78,9 +78,9 @@ class _Blockwise(torch.autograd.Function):
                 cross_bar = pull_back(gps, pull, gp, rows, next(kept), sums)
                 blocks.add_gradients(total, gp, rows, cross_bar, next(kept))
             inner, root_bar = of_products(gps, sums)
-            # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ: half of it and half of its transpose
-            blocks.add_gram_gradients(total, half_congruence_with(gps.whitener, inner), inputs.slope)
+            # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ; that is ½(H + Hᵀ), for which H will do
+            blocks.add_gram_gradients(total, half_congruence_with(gps.whitener, inner), slope)
         return (
-            *(None, None, *inputs.gradients(total, lengthscale, of_rows=ctx.needs_input_grad[2])),
+            *(None, None, None, *inputs.gradients(total, lengthscale, of_rows=ctx.needs_input_grad[3])),
             *(unfold(sums.products[:, -1]), None if root_bar is None else unfold(root_bar)),
         )

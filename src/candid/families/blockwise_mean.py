@@ -28,14 +28,14 @@ def blockwise_mean(
     """k(x, Z) L⁻ᵀ m for weights m, (…, n), at unit amplitude, and the factor of k(Z, Z)."""
     lengthscale = known_lengthscale(kernel)
     inputs = BlockInputs.scale(kernel.profile, x, points, lengthscale)
-    factor = inputs.factorise(jitter)
-    latent: Tensor = _BlockwiseMean.apply(inputs, factor.lower, x, points, lengthscale, weights)  # pyright: ignore[reportAssignmentType]
+    factor, slope = inputs.factorise(jitter)
+    latent: Tensor = _BlockwiseMean.apply(inputs, factor.lower, slope, x, points, lengthscale, weights)  # pyright: ignore[reportAssignmentType]
     return latent, Factor(inputs.unfold(factor.lower), inputs.unfold(factor.jitter))
 
 
 class _BlockwiseMean(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, inputs: BlockInputs, lower, x, points, lengthscale, weights):
+    def forward(ctx, inputs: BlockInputs, lower, gram_slope, x, points, lengthscale, weights):
         ctx.inputs, last = inputs, len(inputs.batch) - 1
         whitener, weights = inverse_of(lower), weights.flatten(0, last)
         latent, kept = x.new_empty(len(lower), len(x)), []
@@ -46,14 +46,14 @@ class _BlockwiseMean(torch.autograd.Function):
                 cross, slope = inputs.blocks.covariances(gp, rows)
                 torch.mv(cross.mT, coefficients[gp], out=latent[gp, rows])
                 kept += [cross, slope]
-        ctx.save_for_backward(whitener, weights, coefficients, lengthscale, *kept)
+        ctx.save_for_backward(whitener, weights, coefficients, gram_slope, lengthscale, *kept)
         return inputs.unfold(latent)
 
     @staticmethod
     @first_order
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        whitener, weights, coefficients, lengthscale = ctx.saved_tensors[:4]
-        kept, inputs, blocks = iter(ctx.saved_tensors[4:]), ctx.inputs, ctx.inputs.blocks
+        whitener, weights, coefficients, gram_slope, lengthscale = ctx.saved_tensors[:5]
+        kept, inputs, blocks = iter(ctx.saved_tensors[5:]), ctx.inputs, ctx.inputs.blocks
         grad, total = grad.flatten(0, len(inputs.batch) - 1), blocks.zeros()
         coefficients_bar = torch.zeros_like(coefficients)
         with full_precision(grad.device):
@@ -62,10 +62,10 @@ class _BlockwiseMean(torch.autograd.Function):
                 blocks.add_gradients(total, gp, rows, torch.outer(coefficients[gp], grad[gp, rows]), next(kept))
             # m̄ = W c̄
             weights_bar = whitener @ coefficients_bar.unsqueeze(-1)
-            # K̄_zz is half of −WᵀΦW and half of its transpose, where Φ has the lower triangle of m m̄ᵀ and half of its
-            # diagonal: −(ΦW)_i = m_i (½m̄_i W_i − Σ_{j≤i} m̄_j W_j)
+            # K̄_zz = −½(WᵀΦW + its transpose), for which −WᵀΦW will do, where Φ has the lower triangle of m m̄ᵀ and
+            # half of its diagonal: −(ΦW)_i = m_i (½m̄_i W_i − Σ_{j≤i} m̄_j W_j)
             rows_bar = weights_bar * whitener
             half = weights.unsqueeze(-1) * rows_bar.mul(0.5).sub_(rows_bar.cumsum(-2))
-            blocks.add_gram_gradients(total, transposed_lower_times(whitener, half), inputs.slope)
-        of_inputs = inputs.gradients(total, lengthscale, of_rows=ctx.needs_input_grad[2])
-        return None, None, *of_inputs, inputs.unfold(weights_bar.squeeze(-1))
+            blocks.add_gram_gradients(total, transposed_lower_times(whitener, half), gram_slope)
+        of_inputs = inputs.gradients(total, lengthscale, of_rows=ctx.needs_input_grad[3])
+        return None, None, None, *of_inputs, inputs.unfold(weights_bar.squeeze(-1))

@@ -152,6 +152,10 @@ class Conditional(Sparse):
         # Ω of more rows is larger.
         return self.with_omega
 
+    def n_covariances(self, n_rows: int) -> float:
+        # Of two kernels, and for Ω of rows among each other.
+        return 2 * super().n_covariances(n_rows) + (n_rows**2 if self.with_omega else 0)
+
     def refresh(self, step: int) -> None:
         self.step = step
 

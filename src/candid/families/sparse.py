@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from abc import abstractmethod
 from collections.abc import Callable
 
@@ -16,7 +17,7 @@ from candid.families.basis import FixedBasis, Regressors
 from candid.families.means import Mean
 from candid.families.predictor import BasisPredictor, Predictor
 from candid.families.squares import SignedSquares
-from candid.kernels import Kernel
+from candid.kernels import Kernel, networks_in
 from candid.marginal import Marginal
 from candid.weights import Weights
 
@@ -54,7 +55,11 @@ class Sparse(Family):
         self.register_buffer("jitter", torch.full(points.shape[:-2], jitter))
 
     def n_covariances(self, n_rows: int) -> float:
-        return n_rows * sum(points[..., 0].numel() for points in self.point_parameters())
+        if list(networks_in(self)):
+            return math.inf
+        # Of points with rows and among each other; the number of points has chains and GPs in it.
+        sizes = [(points[..., 0].numel(), points.shape[-2]) for points in self.point_parameters()]
+        return sum(number * (n_rows + size) for number, size in sizes)
 
     def weight_parameters(self) -> list[nn.Parameter]:
         return [parameter for parameter in self.weights.parameters() if parameter.requires_grad]

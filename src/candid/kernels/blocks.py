@@ -55,7 +55,10 @@ class Blocks(ABC):
 
     @abstractmethod
     def add_gram_gradients(self, total: HalfGradients, gram_bar: Tensor, slope: Tensor) -> None:
-        """Add to ``total`` what a gradient of that k, which is overwritten, means for the points."""
+        """Add to ``total`` what a gradient of that k, which is overwritten, means for the points.
+
+        It need not be symmetric, though k is.
+        """
 
     @abstractmethod
     def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
@@ -99,14 +102,14 @@ class _CompiledBlocks(Blocks):
         # A point has no distance to itself; left in, its terms would cancel only up to rounding.
         gram_bar.diagonal(dim1=-2, dim2=-1).zero_()
         # Points are both the rows and the columns of this matrix.
-        as_columns = torch.empty_like(self.a.mT)
+        as_columns = self.a.new_empty(self.a.mT.shape)
+        own = total._replace(rows=as_columns)
         for gp in range(len(gram_bar)):
-            own = total._replace(rows=as_columns)
             self._add(own, gp, self.own_columns, 0, gram_bar[gp], slope[gp])
         total.points.add_(as_columns.mT)
 
     def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
-        # Each by itself: w is kept longer than k.
+        # Each by itself: w may be kept longer than k.
         k, w = (self.a.new_empty(self.a.shape[-2], rows.stop - rows.start) for _ in range(2))
         self._write(gp, self.row_columns, rows.start, k, w)
         return k, w
@@ -130,8 +133,8 @@ class _CompiledBlocks(Blocks):
     def add_moments(self, x: Tensor, mean: Tensor, variances: Tensor | None, moments: Tensor) -> None:
         from candid.linalg.block_kernels import block_moments
 
-        given = (x, mean, mean[:0] if variances is None else variances, moments)
-        block_moments(*(values.numpy() for values in given))
+        given = (x, mean, mean[:0] if variances is None else variances)
+        block_moments(*(values.numpy() for values in given), *moments.numpy())
 
     def add_squares(self, x: Tensor, squares: Tensor) -> None:
         from candid.linalg.block_kernels import block_squares

@@ -32,7 +32,7 @@ def block_covariances(profile, points, rows, first, k, w):
 
 @kept_on_disk
 @no_type_check
-def block_moments(features, mean, variances, moments):
+def block_moments(features, mean, variances, means, squares, spreads):
     """Add Σ m a, Σ a² and Σ s a² over the entries a of each column, with means m and variances s, which may be none."""
     (n_points, n_rows), nothing = features.shape, features.dtype.type(0)
     part = np.empty((3, n_rows), features.dtype)
@@ -46,9 +46,10 @@ def block_moments(features, mean, variances, moments):
                 part[0, j] += m * a
                 part[1, j] += square
                 part[2, j] += s * square
-        for number in range(3):
-            for j in range(n_rows):
-                moments[number, j] += part[number, j]
+        for j in range(n_rows):
+            means[j] += part[0, j]
+            squares[j] += part[1, j]
+            spreads[j] += part[2, j]
 
 
 @kept_on_disk
