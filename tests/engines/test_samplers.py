@@ -26,6 +26,9 @@ class Inert(nn.Module):
 
     def refresh(self, step: int) -> None: ...
 
+    def n_covariances(self, n_rows: int) -> float:
+        return math.inf
+
     def common_parameters(self) -> list[nn.Parameter]:
         return []
 

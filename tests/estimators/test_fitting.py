@@ -338,4 +338,5 @@ def test_threads_are_put_back(quick, table, monkeypatch):
     calls = []
     monkeypatch.setattr(torch, "set_num_threads", calls.append)
     quick(n_threads=2, max_epochs=1).fit(*table)
-    assert calls == [2, torch.get_num_threads()]
+    # In between, small steps have one.
+    assert [calls[0], calls[-1]] == [2, torch.get_num_threads()]
