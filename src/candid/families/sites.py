@@ -128,7 +128,7 @@ class LearnedSites(Rule):
         return self.logits.log_softmax(-1).unsqueeze(-1)
 
     def settled(self) -> FixedSites:
-        return FixedSites([values.detach().clone() for values in self.sites], self.log_weight().detach(), crossed=False)
+        return FixedSites([values.detach().clone() for values in self.sites], _settled(self.logits), crossed=False)
 
 
 class LearnedGrid(Rule):
@@ -165,7 +165,7 @@ class LearnedGrid(Rule):
 
     def settled(self) -> FixedSites:
         points = [self.points(layer).squeeze(-2).detach() for layer in range(len(self.nodes))]
-        return FixedSites(points, self.log_weight().detach(), crossed=True)
+        return FixedSites(points, _settled(self.logits), crossed=True)
 
 
 class MonteCarlo(Rule):
@@ -263,3 +263,8 @@ def _stratified(n_sites: int, width: int, seed: int) -> Float[Tensor, "s w"]:
     quantiles = torch.from_numpy(ndtri((np.arange(n_sites) + 0.5) / n_sites)).float()
     generator = torch.Generator().manual_seed(seed)
     return torch.stack([quantiles[torch.randperm(n_sites, generator=generator)] for _ in range(width)], -1)
+
+
+def _settled(logits: Tensor) -> Float[Tensor, "sites 1"]:
+    """Logarithms of weights that add up to one in float64, in which predictions are made."""
+    return logits.detach().double().log_softmax(-1).unsqueeze(-1)
