@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import pytest
 import torch
 
 from candid.families import Inducing, block_inputs, inducing, make_mean
 from candid.families.blockwise import blockwise_moments, pays
 from candid.kernels import make_kernel
-from candid.linalg import triangular, without_machine_code
 from candid.weights import WEIGHTS
 from small_models import layers_problem, random_rows
 
 SHAPES = {"batch": (3, 5, 26, 4), "few features": (2, 4, 19, 2), "single": (1, 1, 9, 1)}
 
 
-@pytest.fixture(params=[True, False], ids=["machine code", "torch"], autouse=True)
-def both_ways(request):
-    with nullcontext() if request.param else without_machine_code():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(block_inputs, "BLOCK", 30)
-    monkeypatch.setattr(block_inputs, "LEAST", 8)
-    monkeypatch.setattr(triangular, "LEAST_ROWS", 2)
+pytestmark = pytest.mark.usefixtures("both_ways", "small_blocks")
 
 
 def random_family(weights, kernel, n_gps, n_points, n_features):

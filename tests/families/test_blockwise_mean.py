@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
-
 import pytest
 import torch
 
@@ -11,7 +9,7 @@ from candid.families import block_inputs, decoupled, make_mean
 from candid.families.blockwise_mean import blockwise_mean
 from candid.families.decoupled import Decoupled
 from candid.kernels import make_kernel
-from candid.linalg import kernel_coefficients, triangular, without_machine_code
+from candid.linalg import kernel_coefficients
 from candid.marginal import Batch
 from candid.weights import WEIGHTS
 
@@ -24,17 +22,7 @@ SHAPES = {
 }
 
 
-@pytest.fixture(params=[True, False], ids=["machine code", "torch"], autouse=True)
-def both_ways(request):
-    with nullcontext() if request.param else without_machine_code():
-        yield
-
-
-@pytest.fixture(autouse=True)
-def small_blocks(monkeypatch):
-    monkeypatch.setattr(block_inputs, "BLOCK", 30)
-    monkeypatch.setattr(block_inputs, "LEAST", 8)
-    monkeypatch.setattr(triangular, "LEAST_ROWS", 2)
+pytestmark = pytest.mark.usefixtures("both_ways", "small_blocks")
 
 
 @pytest.mark.parametrize("kernel", ["matern52", "rbf"])

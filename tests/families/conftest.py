@@ -1,0 +1,23 @@
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+
+from candid.families import block_inputs
+from candid.linalg import triangular, without_machine_code
+
+
+@pytest.fixture(params=[True, False], ids=["machine code", "torch"])
+def both_ways(request):
+    """By machine code, and by torch."""
+    with nullcontext() if request.param else without_machine_code():
+        yield
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """A few rows are several blocks of rows, and a few points several blocks of a triangle."""
+    monkeypatch.setattr(block_inputs, "BLOCK", 30)
+    monkeypatch.setattr(block_inputs, "LEAST", 8)
+    monkeypatch.setattr(triangular, "LEAST_ROWS", 2)
