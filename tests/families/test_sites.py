@@ -155,3 +155,12 @@ def test_models_side_by_side_have_random_sites_of_their_own():
     assert settled.points(0).shape == (5, 4, 1, 3)
     assert len(settled.points(0).unique()) == 60
     torch.testing.assert_close(settled.log_weight().exp().sum(1), torch.ones(5, 1))
+
+
+@pytest.mark.parametrize("name", ["qr1", "qr2", "qr3"])
+def test_weights_that_were_learned_in_float32_add_up_in_float64(name):
+    rule = make_rule(name, 3, (2,), seed=1)
+    with torch.no_grad():
+        rule.logits.copy_(torch.linspace(-2.3, 3.1, len(rule.logits)))
+    total = rule.settled().double().log_weight().exp().sum()
+    torch.testing.assert_close(total, torch.ones_like(total), rtol=0, atol=1e-14)
