@@ -210,7 +210,7 @@ def test_several_chains_side_by_side():
 @pytest.mark.parametrize("rule", ["sampling", "qr3"])
 def test_a_resumed_run_ends_bit_for_bit_where_it_would_have_ended(tmp_path, rule):
     rows = random_rows(40, seed=3)
-    plan = Plan({"weights": "damped", "points": "adam", "rest": "adam"}, 6, batch_size=16, lr=0.02, seed=5)
+    plan = Plan({"weights": "damped", "points": "adam", "rest": "adam"}, 6, batch_size=16, lr=0.02, seed=5, limit=1.1)
 
     def problem():
         return layers_problem(rows, (2,), MonteCarlo(3, [2], seed=7) if rule == "sampling" else None, jitter=1e-6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -28,6 +29,9 @@ __all__ = ["Plan", "TrainingDiverged", "train"]
 Callback = Callable[[dict[str, Any]], Any]
 # Where samples are drawn, the share of a time budget after which training has to be over, and burn-in.
 TRAINING_SHARE, BURN_IN_SHARE = 0.3, 0.5
+# On a small table training may end a little above a start that is close to the optimum; this much, in nats per row,
+# means that it has failed.
+MUCH_WORSE = 0.1
 
 
 class TrainingDiverged(ArithmeticError):
@@ -79,7 +83,7 @@ class _Run:
         self.checkpoint, self.callbacks, self.progress = checkpoint, callbacks, progress
         self.rates = {group: plan.rates.get(group, plan.lr) for group in plan.steppers}
         groups = problem.groups("network" in plan.steppers)
-        self.steppers = make_steppers(plan.steppers, groups, self.rates, plan.decay)
+        self.steppers = make_steppers(plan.steppers, groups, self.rates, plan.decay, plan.limit)
         self.samplers: dict[str, Stepper] = {}
         if plan.sampling is not None:
             named = plan.sampling.steppers
@@ -248,10 +252,16 @@ class _Run:
         self.stopping.bring_back(problem)
         # Training that has made its own objective worse has been in vain.
         if self.beginning and self.held_out is None:
-            start = history[0]["loss"]
-            if problem.standing(self.rows, plan.batch_size) + plan.offset > start:
+            start, end = history[0]["loss"], problem.standing(self.rows, plan.batch_size) + plan.offset
+            if end > start:
                 problem.load_state_dict(self.beginning)
                 history.append({**history[-1], "loss": start, "lr": 0.0})
+            if end > start + MUCH_WORSE:
+                warnings.warn(
+                    f"training has made the loss worse, from {start:.3g} to {end:.3g}, so the model is left where it "
+                    f"started; try a smaller lr (now {plan.lr:g})",
+                    stacklevel=2,
+                )
 
     def _close_epoch(self, rate: float) -> dict[str, Any]:
         """The record of the epoch (or the part of one) that has just ended."""

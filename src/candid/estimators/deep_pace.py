@@ -18,6 +18,8 @@ COLD_EPOCHS, COLD_STEPS = 100, 1000
 RATE, Q_RATE, NETWORK_RATE, COLD_RATE = 0.05, 0.2, 0.002, 0.01
 # A warm start on fewer rows is close to the optimum. There rates are in proportion to the rows, down to this share.
 LEAST_SHARE = 0.2
+# How many times their usual length gradients may have.
+LIMIT = 3.0
 
 
 def warm_deep_pace(n_rows: int, batch_size: int) -> Pace:
@@ -27,7 +29,14 @@ def warm_deep_pace(n_rows: int, batch_size: int) -> Pace:
     least = min(max(n_rows // 4, LEAST_STEPS[0]), LEAST_STEPS[1])
     epochs = math.ceil(max(min(steps, MOST_EPOCHS * per_epoch), least) / per_epoch)
     share = max(share_of_many(n_rows), LEAST_SHARE)
-    return Pace(epochs, share * RATE, point_share=1.0, q_rate=share * Q_RATE, network_rate=share * NETWORK_RATE)
+    return Pace(
+        epochs,
+        rate=share * RATE,
+        point_share=1.0,
+        q_rate=share * Q_RATE,
+        network_rate=share * NETWORK_RATE,
+        limit=LIMIT,
+    )
 
 
 def cold_deep_pace(n_rows: int, batch_size: int) -> Pace:

@@ -35,23 +35,27 @@ LEAST_DEVIATION = 0.3
 
 @dataclass(frozen=True)
 class Pace:
-    """Epochs, and learning rates of hyper-parameters, of inducing points (as a share of that), of q(u), of networks."""
+    """Epochs, and learning rates of hyper-parameters, of inducing points (as a share of that), of q(u), of networks.
+
+    ``limit`` is how many times their usual length gradients may have.
+    """
 
     epochs: int
     rate: float
     point_share: float
     q_rate: float
     network_rate: float
+    limit: float = math.inf
 
     def rates(self, lr: float | None, q_lr: float | None) -> dict[str, Any]:
-        """Learning rates as a plan has them; ``lr`` and ``q_lr`` are those that the user wants instead."""
+        """Learning rates and limit as a plan has them; ``lr`` and ``q_lr`` are rates that the user wants instead."""
         rate = self.rate if lr is None else lr
         of_groups = {
             "weights": self.q_rate if q_lr is None else q_lr,
             "points": self.point_share * rate,
             "network": self.network_rate if lr is None else lr,
         }
-        return {"lr": rate, "rates": of_groups}
+        return {"lr": rate, "rates": of_groups, "limit": self.limit}
 
 
 def warm_pace(

@@ -63,14 +63,12 @@ class BlockInputs:
         """With the leading axes of the points in place of one."""
         return values.reshape(*self.batch, *values.shape[1:])
 
-    def gradients(
-        self, total: HalfGradients, lengthscale: Tensor, of_rows: bool
-    ) -> tuple[Tensor | None, Tensor, Tensor]:
-        """Those of rows (if they are asked for), points and lengthscale."""
+    def gradients(self, total: HalfGradients, lengthscale: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Those of rows (if they are in ``total``), points and lengthscale."""
         of_inputs, of_lengthscale = chain_factors(self.profile, lengthscale)
         total = total.without(self.n_features)
         rows_bar = None
-        if of_rows:
+        if total.rows.numel():
             rows_bar = (self.unfold(total.rows.mT) * of_inputs).sum_to_size(total.rows.shape[-1], self.n_features)
         lengthscale_bar = (self.unfold(total.moment.unsqueeze(-2)) * of_lengthscale).sum_to_size(lengthscale.shape)
         return rows_bar, self.unfold(total.points) * of_inputs, lengthscale_bar

@@ -72,7 +72,7 @@ class _Blockwise(torch.autograd.Function):
         n_gps, n_rows = len(gps.mean), blocks.columns.shape[-1]
         flat = (lengthscale.new_zeros(n_gps, n_rows) if grad is None else grad.reshape(n_gps, n_rows) for grad in grads)
         pull = Pull.of(gps, *flat)
-        sums, total = Sums.zeros(gps, pull), blocks.zeros()
+        sums, total = Sums.zeros(gps, pull), blocks.zeros(of_rows=ctx.needs_input_grad[3])
         with full_precision(lengthscale.device):
             for gp, rows in inputs:
                 cross_bar = pull_back(gps, pull, gp, rows, next(kept), sums)
@@ -81,6 +81,6 @@ class _Blockwise(torch.autograd.Function):
             # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ; that is ½(H + Hᵀ), for which H will do
             blocks.add_gram_gradients(total, half_congruence_with(gps.whitener, inner), slope)
         return (
-            *(None, None, None, *inputs.gradients(total, lengthscale, of_rows=ctx.needs_input_grad[3])),
+            *(None, None, None, *inputs.gradients(total, lengthscale)),
             *(unfold(sums.products[:, -1]), None if root_bar is None else unfold(root_bar)),
         )

@@ -54,7 +54,7 @@ class _BlockwiseMean(torch.autograd.Function):
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         whitener, weights, coefficients, gram_slope, lengthscale = ctx.saved_tensors[:5]
         kept, inputs, blocks = iter(ctx.saved_tensors[5:]), ctx.inputs, ctx.inputs.blocks
-        grad, total = grad.flatten(0, len(inputs.batch) - 1), blocks.zeros()
+        grad, total = grad.flatten(0, len(inputs.batch) - 1), blocks.zeros(of_rows=ctx.needs_input_grad[3])
         coefficients_bar = torch.zeros_like(coefficients)
         with full_precision(grad.device):
             for gp, rows in inputs:
@@ -67,5 +67,4 @@ class _BlockwiseMean(torch.autograd.Function):
             rows_bar = weights_bar * whitener
             half = weights.unsqueeze(-1) * rows_bar.mul(0.5).sub_(rows_bar.cumsum(-2))
             blocks.add_gram_gradients(total, transposed_lower_times(whitener, half), gram_slope)
-        of_inputs = inputs.gradients(total, lengthscale, of_rows=ctx.needs_input_grad[3])
-        return None, None, None, *of_inputs, inputs.unfold(weights_bar.squeeze(-1))
+        return None, None, None, *inputs.gradients(total, lengthscale), inputs.unfold(weights_bar.squeeze(-1))

@@ -29,7 +29,7 @@ class HalfGradients(NamedTuple):
     """For q_ij = ‖a_i − b_j‖²: ½ā, ½b̄ and ½(Σ aā + Σ bb̄), where the sums are over points and rows."""
 
     points: Tensor  # (GP, M, D)
-    rows: Tensor  # (GP, D, N)
+    rows: Tensor  # (GP, D, N), or (GP, D, 0) where they are not asked for
     moment: Tensor  # (GP, D)
 
     def without(self, n_features: int) -> HalfGradients:
@@ -45,9 +45,10 @@ class Blocks(ABC):
     def __init__(self, a: Tensor, b: Tensor) -> None:
         self.a, self.columns = a, b.mT.contiguous()
 
-    def zeros(self) -> HalfGradients:
-        """Where gradients are added up; those of rows are written."""
-        return HalfGradients(torch.zeros_like(self.a), torch.empty_like(self.columns), torch.zeros_like(self.a[:, 0]))
+    def zeros(self, of_rows: bool) -> HalfGradients:
+        """Where gradients are added up; those of rows, if they are asked for, are written."""
+        columns = self.columns if of_rows else self.columns[..., :0]
+        return HalfGradients(torch.zeros_like(self.a), torch.empty_like(columns), torch.zeros_like(self.a[:, 0]))
 
     @abstractmethod
     def gram(self) -> tuple[Tensor, Tensor]:
@@ -66,7 +67,10 @@ class Blocks(ABC):
 
     @abstractmethod
     def add_gradients(self, total: HalfGradients, gp: int, rows: slice, cross_bar: Tensor, slope: Tensor) -> None:
-        """Add to ``total`` what the gradient ``cross_bar`` of k means for the points, and write it for these rows."""
+        """Add to ``total`` what the gradient ``cross_bar`` of k means for the points.
+
+        For these rows it is written there, if ``total`` has room for it.
+        """
 
     @abstractmethod
     def add_moments(self, x: Tensor, mean: Tensor, variances: Tensor | None, moments: Tensor) -> None:
@@ -176,7 +180,8 @@ class _TorchBlocks(Blocks):
         # ½ā = rowsum(V)·a − V b,        ½b̄ = colsum(V)·b − Vᵀa
         points_bar = v.sum(1, keepdim=True) * a - across
         total.points[gp] += points_bar
-        torch.sub(column_sums * b, a.mT @ v, out=total.rows[gp, :, rows])
+        if total.rows.numel():
+            torch.sub(column_sums * b, a.mT @ v, out=total.rows[gp, :, rows])
         # ½(Σ aā + Σ bb̄) = Σ_i a(½ā − V b) + Σ_j colsum(V) b²
         total.moment[gp] += (a * (points_bar - across)).sum(0) + b.square() @ column_sums
 

@@ -83,18 +83,33 @@ def products_of_four(v, row, entries, sums, down):
     sums[0], sums[1], sums[2], sums[3] = s0, s1, s2, s3
 
 
+@compiled_sums
+@no_type_check
+def sums_of_four(v, row, sums):
+    """Σ_j v_ij row_j for four rows i of v."""
+    v0, v1, v2, v3 = v[0], v[1], v[2], v[3]
+    s0 = s1 = s2 = s3 = v.dtype.type(0)
+    for j in range(v.shape[1]):
+        b = row[j]
+        s0 += v0[j] * b
+        s1 += v1[j] * b
+        s2 += v2[j] * b
+        s3 += v3[j] * b
+    sums[0], sums[1], sums[2], sums[3] = s0, s1, s2, s3
+
+
 @kept_on_disk
 @no_type_check
 def block_gradients(cross_bar, slope, points, rows, first, points_bar, rows_bar, moment):
     """For q_ij = ‖a_i − b_j‖² with the gradient V = slope∘cross_bar: ½b̄ to ``rows_bar``, and add ½ā and ½(Σ aā + Σ bb̄).
 
-    The two sums are over points, and over the rows of this block.
+    The two sums are over points, and over the rows of this block. If ``rows_bar`` has no entries, ½b̄ is not asked for.
     """
     (n_points, n_rows), n_features, dtype = slope.shape, points.shape[1], slope.dtype
     v, sums, ones = np.zeros((4, n_rows), dtype), np.empty(4, dtype), np.ones(4, dtype)
     entries, row_sums = np.zeros((n_features, 4), dtype), np.empty(4, dtype)
-    column_sums, down = np.zeros(n_rows, dtype), np.zeros((n_features, n_rows), dtype)
-    all_ones = np.ones(n_rows, dtype)
+    all_ones, column_sums, of_rows = np.ones(n_rows, dtype), np.zeros(n_rows, dtype), rows_bar.shape[1] > 0
+    down = np.zeros((n_features, n_rows if of_rows else 0), dtype)
     for start in range(0, n_points, 4):
         count = min(4, n_points - start)
         for i in range(4):
@@ -106,7 +121,10 @@ def block_gradients(cross_bar, slope, points, rows, first, points_bar, rows_bar,
         products_of_four(v, all_ones, ones, row_sums, column_sums)
         for d in range(n_features):
             # V b and Vᵀa
-            products_of_four(v, rows[d, first:], entries[d], sums, down[d])
+            if of_rows:
+                products_of_four(v, rows[d, first:], entries[d], sums, down[d])
+            else:
+                sums_of_four(v, rows[d, first:], sums)
             for i in range(count):
                 # ½ā = rowsum(V)·a − V b,   ½(Σ aā + Σ bb̄) = Σ_i a(½ā − V b) + Σ_j colsum(V) b²
                 half = row_sums[i] * entries[d, i] - sums[i]
@@ -115,6 +133,7 @@ def block_gradients(cross_bar, slope, points, rows, first, points_bar, rows_bar,
     for d in range(n_features):
         for j in range(n_rows):
             b = rows[d, first + j]
-            # ½b̄ = colsum(V)·b − Vᵀa
-            rows_bar[d, first + j] = column_sums[j] * b - down[d, j]
             moment[d] += column_sums[j] * b * b
+            if of_rows:
+                # ½b̄ = colsum(V)·b − Vᵀa
+                rows_bar[d, first + j] = column_sums[j] * b - down[d, j]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -52,18 +53,22 @@ def make_steppers(
     groups: Mapping[str, Sequence[nn.Parameter]],
     rates: Mapping[str, float],
     decay: Mapping[str, float] = MappingProxyType({}),
+    limit: float = math.inf,
 ) -> dict[str, Stepper]:
     """One stepper for each parameter group that a method names and that has something to learn.
 
-    Groups in ``decay`` have a weight decay, which only Adam knows. Groups with the same stepper of a kind that moves
-    everything together have one, under the name (and with the rate) of the first of them.
+    Groups in ``decay`` have a weight decay, and all a ``limit`` of their gradients' length, which only Adam knows.
+    Groups with the same stepper of a kind that moves everything together have one, under the name (and with the rate)
+    of the first of them.
     """
-    options = {group: {"weight_decay": weight} for group, weight in decay.items()}
+    options = {group: {"weight_decay": decay[group]} if group in decay else {} for group in recipe}
+    if limit < math.inf:
+        options = {group: {**chosen, "limit": limit} for group, chosen in options.items()}
     named = {group: kind for group, kind in recipe.items() if groups[group]}
     firsts = {kind: group for group, kind in reversed(named.items()) if STEPPERS[kind].joint}
     together = {kind: [p for group in named if named[group] == kind for p in groups[group]] for kind in firsts}
     return {
-        group: STEPPERS[kind](together.get(kind, groups[group]), rates[group], **options.get(group, {}))
+        group: STEPPERS[kind](together.get(kind, groups[group]), rates[group], **options[group])
         for group, kind in named.items()
         if firsts.get(kind, group) == group
     }

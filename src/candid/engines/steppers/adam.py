@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from candid.engines.steppers.base import Evaluate, TorchStepper
+from candid.engines.steppers.limit import GradientLimit
 
 __all__ = ["Adam", "DampedAdam"]
 
@@ -17,19 +19,24 @@ __all__ = ["Adam", "DampedAdam"]
 class Adam(TorchStepper):
     """Adam (Kingma and Ba 2015), fused: for M×M parameters the update is memory-bound.
 
-    A weight decay λ adds λ times the parameter to its gradient, as for a penalty of ½λ of the sum of squares.
+    A weight decay λ adds λ times the parameter to its gradient, as for a penalty of ½λ of the sum of squares. A
+    ``limit`` is how many times their usual length gradients may have (:class:`GradientLimit`).
     """
 
     needs_one_gradient = True
     #: Gradients below this size move less than the rate.
     damping = 1e-8
 
-    def __init__(self, parameters: Sequence[nn.Parameter], lr: float, weight_decay: float = 0.0) -> None:
+    def __init__(
+        self, parameters: Sequence[nn.Parameter], lr: float, weight_decay: float = 0.0, limit: float = math.inf
+    ) -> None:
         self.optimizer = torch.optim.Adam(parameters, lr=lr, eps=self.damping, weight_decay=weight_decay, fused=True)
+        self.limit = GradientLimit(limit)
 
     def advance(self, evaluate: Evaluate) -> float:
         settings = self.optimizer.param_groups[0]
         moving = [parameter for parameter in settings["params"] if parameter.grad is not None]
+        self.limit.shorten(moving)
         memory = [self.optimizer.state[parameter] for parameter in moving]
         if all(memory):
             self._move(moving, memory, settings)
@@ -57,6 +64,13 @@ class Adam(TorchStepper):
             eps=settings["eps"],
             maximize=settings["maximize"],
         )
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "usual_length": self.limit.usual}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        self.limit.usual = state["usual_length"]
 
 
 class DampedAdam(Adam):

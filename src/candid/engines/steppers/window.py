@@ -31,8 +31,8 @@ class WindowAdam(Adam):
     #: Values of u that are remembered.
     window = 64
 
-    def __init__(self, parameters: Sequence[nn.Parameter], lr: float, weight_decay: float = 0.0) -> None:
-        super().__init__(parameters, lr, weight_decay)
+    def __init__(self, parameters: Sequence[nn.Parameter], lr: float, **options: float) -> None:
+        super().__init__(parameters, lr, **options)
         self.memory: list[Tensor] = []
 
     def advance(self, evaluate: Evaluate) -> float:
