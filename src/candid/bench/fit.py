@@ -32,8 +32,6 @@ __all__ = ["RECIPE_VERSION", "Fit", "execute", "key_of"]
 #: Raise this when training changes in a way that the parameters of an estimator do not show (a new one whose default
 #: changes what is done, too): results are then computed anew.
 RECIPE_VERSION = 3
-# How often that happened since for a kind of model alone.
-REVISIONS = {"DeepGPRegressor": 1, "DeepGPClassifier": 1}
 # What is on record only where it is not the usual.
 PROTOCOL = {"task": "regression", "inputs": "standardised", "most_rows": None, "targets": "standardised"}
 # Parameters that change nothing about the result.
@@ -87,9 +85,8 @@ class Fit:
         """All that the result depends on."""
         parameters = self._estimator().get_params() | self.overrides()
         protocol = {name: getattr(self, name) for name, usual in PROTOCOL.items() if getattr(self, name) != usual}
-        revision = REVISIONS.get(type(self._estimator()).__name__, 0)
         return {
-            "recipe_version": f"{RECIPE_VERSION}.{revision}" if revision else RECIPE_VERSION,
+            "recipe_version": RECIPE_VERSION,
             "data": self.data,
             "method": self.method,
             "split": self.split,

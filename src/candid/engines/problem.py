@@ -63,7 +63,8 @@ class Problem(nn.Module):
 
     def loss(self, batch: Batch) -> Tensor:
         """The negative objective per row, estimated from ``batch``; chains, which share nothing, are added up."""
-        return self.losses(batch).sum()
+        losses = self.losses(batch)
+        return losses.sum() if losses.dim() else losses
 
     def losses(self, batch: Batch) -> Tensor:
         """That of each chain."""

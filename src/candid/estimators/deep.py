@@ -74,11 +74,13 @@ class DeepGPRegressor(DeepGP, LikelihoodChoice):
     lr : float, optional
         Learning rate of all the rest, by default 0.05, and on less than ten thousand rows in proportion to these, down
         to a fifth; from a cold start, 0.01. That of a network is 0.002.
+    schedule : {"gentle", "cosine", "step", "thirds", "quarters", "constant"}, default="gentle"
+        As for :class:`SparseGPRegressor`.
     mean : {"constant", "zero", "linear"}, default="constant"
         Mean function of the last layer. Hidden layers have linear ones.
     kernel, ard
         Of all layers; as for :class:`SparseGPRegressor`.
-    likelihood, n_trials, freedom, outputs, n_latents, priors, fixed, alpha, standardize, schedule, time_budget, \
+    likelihood, n_trials, freedom, outputs, n_latents, priors, fixed, alpha, standardize, time_budget, \
 validation_fraction, patience, n_restarts, device, dtype, n_threads, predict_dtype, random_state, verbose, \
 checkpoint_dir, callbacks
         As for :class:`SparseGPRegressor`. Names of hyper-parameters of hidden layers end with, for example,

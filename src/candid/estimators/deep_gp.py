@@ -44,6 +44,7 @@ class DeepGP(DeepShape):
     optimizer: str = "auto"
     q_lr: float | None = None
     batch_size: int = 500
+    schedule: str = "gentle"
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
         **DeepShape._parameter_constraints,

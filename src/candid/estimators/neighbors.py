@@ -195,7 +195,7 @@ class NeighborGPRegressor(NeighborVariants, NeighborGP, LikelihoodChoice):
         1500); from a cold start 1500 (with inducing points 6400).
     lr : float, optional
         By default 0.03, with inducing points 0.01, and for a network 0.01.
-    schedule : {"cosine", "step", "thirds", "quarters", "constant"}, default="cosine"
+    schedule : {"cosine", "gentle", "step", "thirds", "quarters", "constant"}, default="cosine"
     kernel : str or Kernel, default="matern52"
         As for :class:`SparseGPRegressor`.
     validation_fraction : float, default=0.0

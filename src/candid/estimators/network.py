@@ -54,7 +54,7 @@ class NetworkRegressor(Regressor):
         By default as many as make a step for every second row, from 100 to 4000 (more on more than 40,000 rows).
     lr : float, optional
         Of the network, by default 0.003; that of the noise is ten times as high.
-    schedule : {"cosine", "step", "thirds", "quarters", "constant"}, default="cosine"
+    schedule : {"cosine", "gentle", "step", "thirds", "quarters", "constant"}, default="cosine"
     standardize, patience, time_budget, validation_fraction, n_restarts, device, dtype, n_threads, predict_dtype, \
 random_state, verbose, checkpoint_dir, callbacks
         As for :class:`SparseGPRegressor`.

@@ -32,6 +32,10 @@ class Mean(nn.Module, ABC):
     @abstractmethod
     def forward(self, x: Float[Tensor, "*#batch n d"]) -> Float[Tensor, "*#batch n p"]: ...
 
+    def plus(self, x: Float[Tensor, "*#batch n d"], latent: Float[Tensor, "*#batch n p"]) -> Tensor:
+        """mu(x) + ``latent``."""
+        return self(x) + latent
+
     def to_spec(self) -> dict[str, Any]:
         return {"type": type(self).__name__, "shape": [*self.batch_shape, self.n_features, self.n_outputs]}
 
@@ -45,6 +49,9 @@ class Zero(Mean):
 
     def forward(self, x: Float[Tensor, "*#batch n d"]) -> Float[Tensor, "*#batch n p"]:
         return x.new_zeros(()).expand(self._shape_at(x))
+
+    def plus(self, x: Float[Tensor, "*#batch n d"], latent: Float[Tensor, "*#batch n p"]) -> Tensor:
+        return latent
 
 
 class Constant(Mean):

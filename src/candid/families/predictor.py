@@ -166,7 +166,7 @@ class BasisPredictor(Predictor):
 
     def _mean(self, x: Tensor, latent: Tensor) -> Tensor:
         # mu(x) + kᵀ c
-        return self.mean(x) + latent.mT
+        return self.mean.plus(x, latent.mT)
 
     def _latent(self, cross: Tensor) -> Tensor:
         # kᵀ c

@@ -119,9 +119,10 @@ class Sparse(Family):
         """From unit amplitude, (P, n), to marginals."""
         amplitude, _ = self.kernel.split()
         if amplitude is not None:
-            scale = amplitude.unsqueeze(-1)
-            latent, residual, spread = scale.sqrt() * latent, scale * residual, scale * spread
-        return Marginal(self.mean(x) + latent.mT, residual.mT, spread.mT)
+            # All at once: for few rows, the number of operations is what takes time.
+            scales = torch.stack([amplitude.sqrt(), amplitude, amplitude]).unsqueeze(-1)
+            latent, residual, spread = (scales * torch.stack([latent, residual, spread])).unbind()
+        return Marginal(self.mean.plus(x, latent.mT), residual.mT, spread.mT)
 
     def _basis(self) -> FixedBasis:
         """Of the variance, at the present parameters."""

@@ -6,8 +6,6 @@ with either of them a Gram matrix stops being positive definite.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -15,37 +13,32 @@ import torch
 __all__ = ["full_precision"]
 
 
-@contextmanager
-def full_precision(device: torch.device) -> Iterator[None]:
+class full_precision:
     """Inside the block, products on ``device`` use neither autocast nor reduced-precision float32."""
-    with _without_autocast(device), _without_reduced_float32(device):
-        yield
 
+    __slots__ = ("_autocast", "_before", "_products")
 
-@contextmanager
-def _without_autocast(device: torch.device) -> Iterator[None]:
-    if torch.is_autocast_enabled(device.type):
-        with torch.autocast(device.type, enabled=False):
-            yield
-    else:
-        yield
+    def __init__(self, device: torch.device) -> None:
+        enabled = torch.is_autocast_enabled(device.type)
+        self._autocast = torch.autocast(device.type, enabled=False) if enabled else None
+        backend: Any = torch.backends.cuda if device.type == "cuda" else torch.backends.mkldnn
+        products: Any = getattr(backend, "matmul", None)
+        # PyTorch before 2.9 has one switch for all devices.
+        self._products = products if hasattr(products, "fp32_precision") else None
+        self._before = torch.get_float32_matmul_precision() if self._products is None else products.fp32_precision
 
+    def __enter__(self) -> None:
+        if self._autocast is not None:
+            self._autocast.__enter__()
+        self._set("highest" if self._products is None else "ieee")
 
-@contextmanager
-def _without_reduced_float32(device: torch.device) -> Iterator[None]:
-    backend: Any = torch.backends.cuda if device.type == "cuda" else torch.backends.mkldnn
-    backend = getattr(backend, "matmul", None)
-    if hasattr(backend, "fp32_precision"):
-        before = backend.fp32_precision
-        backend.fp32_precision = "ieee"
-        try:
-            yield
-        finally:
-            backend.fp32_precision = before
-    else:  # PyTorch before 2.9 has one switch for all devices
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("highest")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)
+    def __exit__(self, *error: Any) -> None:
+        self._set(self._before)
+        if self._autocast is not None:
+            self._autocast.__exit__(*error)
+
+    def _set(self, precision: str) -> None:
+        if self._products is None:
+            torch.set_float32_matmul_precision(precision)
+        else:
+            self._products.fp32_precision = precision

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from candid.likelihoods.base import Likelihood, Sites, Surrogate
+from candid.likelihoods.normal_rows import LOG_2PI, normal_terms
 from candid.parameters import positive
 
 __all__ = ["Gaussian", "GaussianRows", "GaussianSites"]
 
-LOG_2PI = math.log(2 * math.pi)
 # Smallest noise variance that can be learned, in units of the (standardised) target's variance: a model that believes
 # in less than one per cent of noise is ruined by the first row that disagrees.
 NOISE_FLOOR = 1e-4
@@ -29,14 +29,12 @@ class GaussianRows:
     def expected_log_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """E log p(y|f) for f ~ N(mean, variance)."""
         # log N(y; mean, σ²) − variance/(2σ²)
-        squares = (y - mean).square() + variance
-        return -0.5 * (LOG_2PI + self.variance.log() + squares / self.variance)
+        return normal_terms(y, mean, self.variance, variance)
 
     def log_expected_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """log E p(y|f) for f ~ N(mean, variance)."""
         # log N(y; mean, variance + σ²)
-        total = variance + self.variance
-        return -0.5 * (LOG_2PI + total.log() + (y - mean).square() / total)
+        return normal_terms(y, mean, variance + self.variance)
 
     def pseudo_observations(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """The observations themselves, and their precision 1/σ²."""

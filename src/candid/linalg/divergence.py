@@ -28,9 +28,10 @@ class _Divergence(torch.autograd.Function):
     def forward(ctx, mean: Tensor, root: Tensor) -> Tensor:
         lower = root.tril()
         ctx.save_for_backward(mean, lower)
-        log_det = lower.diagonal(dim1=-2, dim2=-1).square().log().sum(-1)
-        trace = lower.square().sum((-2, -1))
-        return 0.5 * (trace + mean.square().sum(-1) - mean.shape[-1] - log_det)
+        half_log_det = lower.diagonal(dim1=-2, dim2=-1).abs().log_().sum(-1)
+        entries = lower.flatten(-2)
+        squares = torch.linalg.vecdot(entries, entries) + torch.linalg.vecdot(mean, mean)
+        return torch.sub(0.5 * (squares - mean.shape[-1]), half_log_det)
 
     @staticmethod
     @first_order

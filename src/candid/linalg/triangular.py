@@ -9,6 +9,7 @@ These are parts of gradients that are written by hand, and have none themselves.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import pairwise
 
 import torch
@@ -112,8 +113,11 @@ def lower_times(
     lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"], lower_half: bool = False
 ) -> Float[Tensor, "*batch m n"]:
     """L X, or of a square X only what is on and below the diagonal; there may be zeros above it then."""
+    blocks = _blocks(lower.shape[-1])
+    if len(blocks) == 1:
+        return lower @ x
     product = torch.zeros_like(x) if lower_half else torch.empty_like(x)
-    for start, stop in _blocks(lower.shape[-1]):
+    for start, stop in blocks:
         # (L X)_i = Σ_{j≤i} L_ij X_j
         columns = slice(0, stop) if lower_half else slice(None)
         torch.matmul(lower[..., start:stop, :stop], x[..., :stop, columns], out=product[..., start:stop, columns])
@@ -139,8 +143,11 @@ def transposed_lower_times(
     lower: Float[Tensor, "*batch j m"], x: Float[Tensor, "*batch j n"]
 ) -> Float[Tensor, "*batch m n"]:
     """Lᵀ X; below its triangle, L may have more rows."""
+    blocks = _blocks(lower.shape[-1])
+    if len(blocks) == 1:
+        return lower.mT @ x
     product = x.new_empty(*x.shape[:-2], lower.shape[-1], x.shape[-1])
-    for start, stop in _blocks(lower.shape[-1]):
+    for start, stop in blocks:
         # (Lᵀ X)_i = Σ_{j≥i} L_jiᵀ X_j
         torch.matmul(lower[..., start:, start:stop].mT, x[..., start:, :], out=product[..., start:stop, :])
     return product
@@ -177,7 +184,8 @@ def mirror_below_diagonal(total: Float[Tensor, "gps j m"]) -> None:
         total[:, first, own] = total[:, own, first].mT
 
 
-def _blocks(size: int) -> list[tuple[int, int]]:
+@cache
+def _blocks(size: int) -> tuple[tuple[int, int], ...]:
     """Where blocks of rows start and stop."""
     count = min(max(size // LEAST_ROWS, 1), MOST_BLOCKS)
-    return list(pairwise(size * k // count for k in range(count + 1)))
+    return tuple(pairwise(size * k // count for k in range(count + 1)))

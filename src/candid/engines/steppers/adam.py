@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.adam import adam
 
 from candid.engines.steppers.base import Evaluate, TorchStepper
 from candid.engines.steppers.limit import GradientLimit
@@ -48,14 +47,15 @@ class Adam(TorchStepper):
     @torch.no_grad()
     def _move(self, moving: list[nn.Parameter], memory: list[dict[str, Tensor]], settings: dict[str, Any]) -> None:
         """What the optimizer's own step does, without the checks before it, which take longer than the update."""
-        adam(
+        steps = [entry["step"] for entry in memory]
+        torch._foreach_add_(steps, 1)
+        torch._fused_adam_(  # pyright: ignore[reportCallIssue]
             moving,  # pyright: ignore[reportArgumentType]
             [parameter.grad for parameter in moving],  # pyright: ignore[reportArgumentType]
             [entry["exp_avg"] for entry in memory],
             [entry["exp_avg_sq"] for entry in memory],
             [],
-            [entry["step"] for entry in memory],
-            fused=True,
+            steps,
             amsgrad=settings["amsgrad"],
             beta1=settings["betas"][0],
             beta2=settings["betas"][1],
