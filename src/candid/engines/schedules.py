@@ -34,8 +34,8 @@ def cosine(done: float) -> float:
 
 
 def gentle(done: float) -> float:
-    """The same, up over the first quarter: layers upon layers are shaken more easily."""
-    return min(1.0, 0.01 + 4 * done) * _wave(done)
+    """The same, up over the first fifth: layers upon layers are shaken more easily."""
+    return min(1.0, 0.01 + 5 * done) * _wave(done)
 
 
 def _wave(done: float) -> float:

@@ -86,7 +86,7 @@ class SparseGPRegressor(SparseGP, LikelihoodChoice):
         and on less than ten thousand rows in proportion to their square; that of natural gradients is 0.2. From a cold
         start it is 0.01.
     schedule : {"cosine", "gentle", "step", "thirds", "quarters", "constant"}, default="cosine"
-        How the learning rate decays; the first two rise from nothing before, over a tenth or a quarter of the steps.
+        How the learning rate decays; the first two rise from nothing before, over a tenth or a fifth of the steps.
     dtype : {"float32", "float64"}, default="float32"
         Precision of training.
     kernel : str or Kernel, default="matern52"
