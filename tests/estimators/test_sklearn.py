@@ -22,17 +22,17 @@ from candid import (
 )
 from candid.testing import expected_failed_checks
 
-# With their defaults, unless these take more than a second on a short table.
+# With their defaults, unless these take more than half a second on a short table.
 MODELS = [
     BayesianGPClassifier(n_inducing=20, burn_in=20, n_samples=8, thin=2),
     BayesianGPRegressor(),
     DeepGPClassifier(hidden_widths=(2,), n_inducing=10, max_epochs=5),
-    DeepGPRegressor(),
+    DeepGPRegressor(hidden_widths=(3,), n_inducing=20, max_epochs=20),
     ExactGPRegressor(),
-    NeighborGPClassifier(),
+    NeighborGPClassifier(n_neighbors=10, max_epochs=5),
     NeighborGPRegressor(),
-    NetworkRegressor(),
-    SparseGPClassifier(),
+    NetworkRegressor(features=(32, 16), max_epochs=30),
+    SparseGPClassifier(n_inducing=20, max_epochs=5),
     SparseGPRegressor(),
 ]
 VARIANTS = [
