@@ -27,7 +27,7 @@ VARIANTS = {
     "qr1": {"quadrature": "qr1", "n_sites": 2},
     "sampling": {"propagation": "sampling", "objective": "elbo", "covariance": "full", "beta": 1.0},
     "robust": {"propagation": "sampling", "objective": "robust", "covariance": "full", "beta": 1.0},
-    "three": {"hidden_widths": (2, 3), "topology": "both_mean", "skip": True},
+    "three": {"hidden_widths": (2, 3), "topology": "both_mean", "skip": True, "max_epochs": 40},
     "input_mean": {"hidden_widths": (2, 2), "topology": "input_mean"},
     "network": {"features": (8, 3)},
     "point": {"covariance": "none", "lr": 0.003, "q_lr": 0.01},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from candid.engines import n_batches
@@ -88,8 +90,10 @@ def test_rates_that_the_user_gives_come_first():
     assert pace.rates(None, None) == {
         "lr": pace.rate,
         "rates": {"weights": pace.q_rate, "points": pace.point_share * pace.rate, "network": pace.network_rate},
+        "limit": math.inf,
     }
     assert pace.rates(0.3, 0.4) == {
         "lr": 0.3,
         "rates": {"weights": 0.4, "points": pace.point_share * 0.3, "network": 0.3},
+        "limit": math.inf,
     }

@@ -31,7 +31,7 @@ MODELS = [
     ExactGPRegressor(),
     NeighborGPClassifier(n_neighbors=10, max_epochs=5),
     NeighborGPRegressor(),
-    NetworkRegressor(features=(32, 16), max_epochs=30),
+    NetworkRegressor(max_epochs=20),
     SparseGPClassifier(n_inducing=20, max_epochs=5),
     SparseGPRegressor(),
 ]

@@ -120,8 +120,8 @@ class Sparse(Family):
         amplitude, _ = self.kernel.split()
         if amplitude is not None:
             # All at once: for few rows, the number of operations is what takes time.
-            scales = torch.stack([amplitude.sqrt(), amplitude, amplitude]).unsqueeze(-1)
-            latent, residual, spread = (scales * torch.stack([latent, residual, spread])).unbind()
+            scales = torch.stack([amplitude.sqrt(), amplitude, amplitude], -1).unsqueeze(-1)
+            latent, residual, spread = (scales * torch.stack([latent, residual, spread], -2)).unbind(-2)
         return Marginal(self.mean.plus(x, latent.mT), residual.mT, spread.mT)
 
     def _basis(self) -> FixedBasis:
