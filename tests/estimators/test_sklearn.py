@@ -25,7 +25,7 @@ from candid.testing import expected_failed_checks
 # With their defaults, unless these take more than half a second on a short table.
 MODELS = [
     BayesianGPClassifier(n_inducing=20, burn_in=20, n_samples=8, thin=2),
-    BayesianGPRegressor(),
+    BayesianGPRegressor(n_inducing=20, burn_in=20, n_samples=8, thin=2),
     DeepGPClassifier(hidden_widths=(2,), n_inducing=10, max_epochs=5),
     DeepGPRegressor(hidden_widths=(3,), n_inducing=20, max_epochs=20),
     ExactGPRegressor(),

@@ -184,8 +184,11 @@ def mirror_below_diagonal(total: Float[Tensor, "gps j m"]) -> None:
         total[:, first, own] = total[:, own, first].mT
 
 
-@cache
 def _blocks(size: int) -> tuple[tuple[int, int], ...]:
     """Where blocks of rows start and stop."""
-    count = min(max(size // LEAST_ROWS, 1), MOST_BLOCKS)
+    return _cut(size, min(max(size // LEAST_ROWS, 1), MOST_BLOCKS))
+
+
+@cache
+def _cut(size: int, count: int) -> tuple[tuple[int, int], ...]:
     return tuple(pairwise(size * k // count for k in range(count + 1)))

@@ -70,7 +70,7 @@ class Adam(TorchStepper):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         super().restore(state)
-        self.limit.usual = state["usual_length"]
+        self.limit.usual = state.get("usual_length")
 
 
 class DampedAdam(Adam):
