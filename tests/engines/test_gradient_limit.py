@@ -53,12 +53,47 @@ def test_a_gradient_that_was_zero_may_begin():
     limit.shorten([parameter])
     assert parameter.grad.item() == 7.0
     limit.shorten([])
-    assert limit.usual == pytest.approx(NOVELTY * 7.0)
+    assert limit.usual == 7.0
+
+
+def test_a_gradient_without_a_length_is_not_usual():
+    """The sum of squares does not fit into float32; of the first nothing is known, and a later one is left out."""
+    limit = GradientLimit(3.0)
+    first = parameters_with([1e25, 1e25])
+    limit.shorten(first)
+    assert first[0].grad.tolist() == pytest.approx([1e25, 1e25])
+    limit.shorten(parameters_with([2.0]))
+    later = parameters_with([1e25, 1e25])
+    limit.shorten(later)
+    assert later[0].grad.tolist() == [0.0, 0.0]
+    assert limit.usual == pytest.approx((1 - NOVELTY) * 2 + NOVELTY * 6)
+
+
+def test_short_gradients_are_measured_as_they_are():
+    limit = GradientLimit(3.0)
+    for _ in range(3):
+        (parameter,) = parameters_with([1e-7])
+        limit.shorten([parameter])
+        assert parameter.grad.item() == pytest.approx(1e-7)
+
+
+def test_only_adam_has_a_limit():
+    parameter = nn.Parameter(torch.ones(2))
+    groups, rates = {"all": [parameter], "rest": [parameter]}, {"all": 0.1, "rest": 0.1}
+    steppers = make_steppers({"all": "lbfgs", "rest": "damped"}, groups, rates, limit=2.0)
+    assert steppers["rest"].limit.multiple == 2.0
+    assert not hasattr(steppers["all"], "limit")
+
+
+def test_a_group_without_gradients_stays_where_it_is():
+    parameter = nn.Parameter(torch.ones(2))
+    Adam([parameter], lr=0.1, limit=2.0).advance(lambda: math.nan)
+    assert torch.equal(parameter.detach(), torch.ones(2))
 
 
 @pytest.mark.parametrize("limit", [3.0, math.inf])
 def test_one_accident_does_not_stop_adam(limit):
-    """At the tenth of 200 steps towards 1 there is a gradient a million times as long as it should be."""
+    """At the eleventh of 200 steps towards 1 there is a gradient a million times as long as it should be."""
     x = nn.Parameter(torch.zeros(1))
     stepper = Adam([x], lr=0.02, limit=limit)
     for step in range(200):

@@ -63,7 +63,8 @@ class DeepGPRegressor(DeepGP, LikelihoodChoice):
     n_starts : int, default=1
         Starting points that compete for two epochs; the one with the best objective goes on.
     optimizer : {"auto", "adam"}, default="auto"
-        How q(u) moves: by an Adam in which small gradients count for less, or by plain Adam.
+        How q(u) moves: by an Adam in which small gradients count for less, or by plain Adam. From a warm start,
+        gradients of all parameters are shortened to three times their usual length.
     q_lr : float, optional
         Learning rate of q(u), by default 0.2, and on less than ten thousand rows in proportion to these, down to a
         fifth; from a cold start, 0.01.

@@ -29,9 +29,8 @@ class _Divergence(torch.autograd.Function):
         lower = root.tril()
         ctx.save_for_backward(mean, lower)
         half_log_det = lower.diagonal(dim1=-2, dim2=-1).abs().log_().sum(-1)
-        entries = lower.flatten(-2)
-        squares = torch.linalg.vecdot(entries, entries) + torch.linalg.vecdot(mean, mean)
-        return torch.sub(0.5 * (squares - mean.shape[-1]), half_log_det)
+        squares = lower.square().sum((-2, -1)) + mean.square().sum(-1)
+        return 0.5 * (squares - mean.shape[-1]) - half_log_det
 
     @staticmethod
     @first_order

@@ -113,11 +113,8 @@ def lower_times(
     lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"], lower_half: bool = False
 ) -> Float[Tensor, "*batch m n"]:
     """L X, or of a square X only what is on and below the diagonal; there may be zeros above it then."""
-    blocks = _blocks(lower.shape[-1])
-    if len(blocks) == 1:
-        return lower @ x
     product = torch.zeros_like(x) if lower_half else torch.empty_like(x)
-    for start, stop in blocks:
+    for start, stop in _blocks(lower.shape[-1]):
         # (L X)_i = Σ_{j≤i} L_ij X_j
         columns = slice(0, stop) if lower_half else slice(None)
         torch.matmul(lower[..., start:stop, :stop], x[..., :stop, columns], out=product[..., start:stop, columns])
@@ -143,11 +140,8 @@ def transposed_lower_times(
     lower: Float[Tensor, "*batch j m"], x: Float[Tensor, "*batch j n"]
 ) -> Float[Tensor, "*batch m n"]:
     """Lᵀ X; below its triangle, L may have more rows."""
-    blocks = _blocks(lower.shape[-1])
-    if len(blocks) == 1:
-        return lower.mT @ x
     product = x.new_empty(*x.shape[:-2], lower.shape[-1], x.shape[-1])
-    for start, stop in blocks:
+    for start, stop in _blocks(lower.shape[-1]):
         # (Lᵀ X)_i = Σ_{j≥i} L_jiᵀ X_j
         torch.matmul(lower[..., start:, start:stop].mT, x[..., start:, :], out=product[..., start:stop, :])
     return product

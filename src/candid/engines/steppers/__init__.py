@@ -62,8 +62,9 @@ def make_steppers(
     of the first of them.
     """
     options = {group: {"weight_decay": decay[group]} if group in decay else {} for group in recipe}
-    if limit < math.inf:
-        options = {group: {**chosen, "limit": limit} for group, chosen in options.items()}
+    for group, kind in recipe.items():
+        if issubclass(STEPPERS[kind], Adam):
+            options[group]["limit"] = limit
     named = {group: kind for group, kind in recipe.items() if groups[group]}
     firsts = {kind: group for group, kind in reversed(named.items()) if STEPPERS[kind].joint}
     together = {kind: [p for group in named if named[group] == kind for p in groups[group]] for kind in firsts}

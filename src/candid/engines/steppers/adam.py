@@ -35,6 +35,8 @@ class Adam(TorchStepper):
     def advance(self, evaluate: Evaluate) -> float:
         settings = self.optimizer.param_groups[0]
         moving = [parameter for parameter in settings["params"] if parameter.grad is not None]
+        if not moving:
+            return float("nan")
         self.limit.shorten(moving)
         memory = [self.optimizer.state[parameter] for parameter in moving]
         if all(memory):

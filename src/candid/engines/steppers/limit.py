@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import torch
 from torch import nn
-from torch.nn.utils import clip_grad_norm_
 
 __all__ = ["GradientLimit"]
 
@@ -37,9 +37,14 @@ class GradientLimit:
 
     def shorten(self, parameters: Sequence[nn.Parameter]) -> None:
         """Change the gradients of these parameters in place."""
-        if self.multiple == math.inf or not parameters:
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
+        if self.multiple == math.inf or not gradients:
             return
         # Where there has been no gradient yet, nothing is unusual.
         longest = self.multiple * self.usual if self.usual else math.inf
-        length = min(float(clip_grad_norm_(parameters, longest)), longest)
-        self.usual = length if self.usual is None else (1 - NOVELTY) * self.usual + NOVELTY * length
+        length = float(torch.stack([torch.linalg.vector_norm(gradient) for gradient in gradients]).norm())
+        if length > longest:
+            torch._foreach_mul_(gradients, longest / length)
+            length = longest
+        if math.isfinite(length):
+            self.usual = (1 - NOVELTY) * self.usual + NOVELTY * length if self.usual else length
