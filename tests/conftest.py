@@ -22,7 +22,9 @@ jaxtyping.install_import_hook(CHECKED, "shape_checks.check")
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+from shape_checks import check_only_first_steps  # noqa: E402
 
+check_only_first_steps()
 torch.set_num_threads(1)
 hypothesis.settings.register_profile("repeatable", derandomize=True, deadline=None, database=None)
 hypothesis.settings.load_profile("repeatable")
@@ -47,3 +49,9 @@ def default_double():
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(before)
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Networks start from a small model that has hardly been trained."""
+    monkeypatch.setattr("candid.engines.small_model.EPOCHS", 4)

@@ -131,7 +131,7 @@ def by_adam(made_of: Composition) -> Composition:
 
 @pytest.mark.parametrize("recipe", ["candid", "paper"])
 @pytest.mark.parametrize("name", [name for name, row in METHODS.items() if "regression" in row.tasks])
-def test_every_row_makes_an_estimator_that_fits(name, recipe, table):
+def test_every_row_makes_an_estimator_that_fits(name, recipe, table, hasty):
     X, y = table
     few = {"max_epochs": 3}
     short = {"exact": {}, **dict.fromkeys([*NEIGHBOURS, *LOCAL, "mc-dropout"], few)}.get(

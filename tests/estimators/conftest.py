@@ -33,12 +33,6 @@ def quick():
     return partial(SparseGPRegressor, n_inducing=20, max_epochs=20, lr=0.01, random_state=0)
 
 
-@pytest.fixture
-def hasty(monkeypatch):
-    """Networks start from a small model that has hardly been trained."""
-    monkeypatch.setattr("candid.engines.small_model.EPOCHS", 4)
-
-
 METHODS = ("exact", "svgp", "ppgpr-chol", "ppgpr-mf", "ppgpr-delta", "map", "loo-k", "mll-k", "vecchia")
 NEIGHBOURS = {"n_neighbors": 12, "max_epochs": 8}
 

@@ -150,15 +150,14 @@ def test_more_features_than_rows(make):
     assert sensible(make().fit(X, X[:, 0]), X)
 
 
-@pytest.mark.parametrize("size", [1e-300, 1e-200, 1e-30, 1e30, 1e200, 1e300])
+@pytest.mark.parametrize("size", [1e-300, 1e-30, 1e30, 1e300])
 def test_inputs_of_any_size_are_standardised(size, make, table, new_rows):
     (X, y), (X_new, _) = table, new_rows
     X, X_new = X / [1.0, 1000.0, 5.0], X_new / [1.0, 1000.0, 5.0]
-    gp = make().fit(X * size, y)
-    np.testing.assert_allclose(gp.predict(X_new * size), make().fit(X, y).predict(X_new), rtol=1e-2)
-    assert float(gp.kernel_.base.lengthscale.value.detach()[0, 0, 0]) / size == pytest.approx(
-        float(make().fit(X, y).kernel_.base.lengthscale.value.detach()[0, 0, 0]), rel=0.05
-    )
+    gp, usual = make().fit(X * size, y), make().fit(X, y)
+    np.testing.assert_allclose(gp.predict(X_new * size), usual.predict(X_new), rtol=1e-2)
+    first, expected = (float(model.kernel_.base.lengthscale.value.detach()[0, 0, 0]) for model in (gp, usual))
+    assert first / size == pytest.approx(expected, rel=0.05)
 
 
 @pytest.mark.parametrize("size", [1e-100, 1e-30, 1e30, 1e100])

@@ -98,6 +98,7 @@ def test_training_improves_the_objective(space, init):
     assert gp.history_[-1]["loss"] < gp.history_[0]["loss"]
 
 
+@hasty
 @pytest.mark.parametrize("space", SPACES)
 def test_a_warm_start_is_better_than_a_cold_one(space):
     warm, cold = (fitted(init=init, inducing_space=space, max_epochs=0) for init in ("warm", "kmeans"))

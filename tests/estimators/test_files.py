@@ -265,15 +265,22 @@ class TestDamage:
         assert issubclass(ModelFileError, ValueError)
 
 
+@pytest.fixture(scope="module")
+def genuine(quick, table, tmp_path_factory):
+    """Header and tensors of a file."""
+    path = tmp_path_factory.mktemp("genuine") / "model.candid"
+    kernel = 1.0 * Matern52(lengthscale=1.0)
+    quick(kernel=kernel, max_epochs=1, mean="linear", priors={"noise": Gamma()}).fit(*table).save(path)
+    return files._read(path)
+
+
 class TestHostileHeaders:
     """Files with a checksum that is right and contents that are not."""
 
     @pytest.fixture
-    def forge(self, quick, table, tmp_path):
+    def forge(self, genuine, tmp_path):
         path = tmp_path / "model.candid"
-        kernel = 1.0 * Matern52(lengthscale=1.0)
-        quick(kernel=kernel, max_epochs=1, mean="linear", priors={"noise": Gamma()}).fit(*table).save(path)
-        text, tensors = files._read(path)
+        text, tensors = genuine
 
         def write(change, tensors=tensors, tensor_change=None):
             header = json.loads(text)

@@ -22,32 +22,36 @@ from candid import (
 )
 from candid.testing import expected_failed_checks
 
-# With their defaults, unless these take more than half a second on a short table.
+# With their defaults, except for sizes that take long on a short table.
+SHORT = {"n_inducing": 10, "max_epochs": 5}
+SAMPLES = {"n_inducing": 10, "burn_in": 5, "n_samples": 4, "thin": 1}
+LAYERS = {"hidden_widths": (2,), **SHORT}
+RANDOM_SITES = {"propagation": "sampling", "objective": "elbo"}
 MODELS = [
-    BayesianGPClassifier(n_inducing=20, burn_in=20, n_samples=8, thin=2),
-    BayesianGPRegressor(n_inducing=20, burn_in=20, n_samples=8, thin=2),
-    DeepGPClassifier(hidden_widths=(2,), n_inducing=10, max_epochs=5),
+    BayesianGPClassifier(**SAMPLES),
+    BayesianGPRegressor(**SAMPLES),
+    DeepGPClassifier(**LAYERS),
     DeepGPRegressor(hidden_widths=(3,), n_inducing=20, max_epochs=20),
     ExactGPRegressor(),
-    NeighborGPClassifier(n_neighbors=10, max_epochs=5),
+    NeighborGPClassifier(n_neighbors=10, max_epochs=2),
     NeighborGPRegressor(),
     NetworkRegressor(max_epochs=20),
-    SparseGPClassifier(n_inducing=20, max_epochs=5),
-    SparseGPRegressor(),
+    SparseGPClassifier(**SHORT),
+    SparseGPRegressor(n_inducing=20, max_epochs=20),
 ]
 VARIANTS = [
-    BayesianGPRegressor(hidden_widths=(2,), n_inducing=10, burn_in=20, n_samples=8, thin=2),
-    DeepGPClassifier(hidden_widths=(2,), n_inducing=10, max_epochs=5, propagation="sampling", objective="elbo"),
-    DeepGPRegressor(hidden_widths=(3,), propagation="sampling", objective="elbo", covariance="full"),
+    BayesianGPRegressor(hidden_widths=(2,), **SAMPLES),
+    DeepGPClassifier(**LAYERS, **RANDOM_SITES),
+    DeepGPRegressor(**LAYERS, **RANDOM_SITES, covariance="full"),
     NeighborGPRegressor(objective="mll"),
     NeighborGPRegressor(objective="vecchia"),
     NeighborGPRegressor(objective="swsgp"),
     NeighborGPRegressor(objective="alc"),
-    SparseGPClassifier(objective="elbo", covariance="diagonal"),
-    SparseGPClassifier(objective="polya_gamma"),
-    SparseGPRegressor(covariance="diagonal"),
-    SparseGPRegressor(objective="elbo", covariance="none"),
-    SparseGPRegressor(outputs="coregionalised"),
+    SparseGPClassifier(**SHORT, objective="elbo", covariance="diagonal"),
+    SparseGPClassifier(**SHORT, objective="polya_gamma"),
+    SparseGPRegressor(**SHORT, covariance="diagonal"),
+    SparseGPRegressor(**SHORT, objective="elbo", covariance="none"),
+    SparseGPRegressor(**SHORT, outputs="coregionalised"),
 ]
 # What depends on the model, not on how tables are read.
 CHECKS_OF_VARIANTS = {

@@ -42,7 +42,8 @@ def test_training_improves_the_methods_own_objective(name, init, hasty):
 
 
 @pytest.mark.parametrize("name", SPARSE)
-def test_a_warm_start_is_better_than_a_cold_one(name):
+def test_a_warm_start_is_better_than_a_cold_one(name, monkeypatch):
+    monkeypatch.setattr("candid.engines.small_model.EPOCHS", 25)
     warm, cold = (made(name, max_epochs=0, init=init) for init in ("warm", "kmeans"))
     assert warm.history_[0]["loss"] < cold.history_[0]["loss"] - 0.3
 

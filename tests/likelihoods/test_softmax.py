@@ -29,7 +29,7 @@ def exact(mean: np.ndarray, variance: np.ndarray) -> tuple[np.ndarray, np.ndarra
     """
     deviation, step = np.sqrt(variance), 0.05
     u = np.arange((mean - 9 * deviation).min() - 8, (mean + 9 * deviation).max() + 40, step)
-    x = np.linspace(-9, 9, 1501)
+    x = np.linspace(-9, 9, 401)
     weight = np.exp(-0.5 * x**2) / np.exp(-0.5 * x**2).sum()
     scaled = np.exp(np.minimum(mean[:, None, None] + deviation[:, None, None] * x - u[:, None], 50.0))
     survival, density = np.exp(-scaled) @ weight, (scaled * np.exp(-scaled)) @ weight
