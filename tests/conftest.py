@@ -22,6 +22,7 @@ jaxtyping.install_import_hook(CHECKED, "shape_checks.check")
 import hypothesis  # noqa: E402
 import pytest  # noqa: E402
 import torch  # noqa: E402
+
 from shape_checks import check_only_first_steps  # noqa: E402
 
 check_only_first_steps()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import jaxtyping
 import pytest
 import torch
-from small_models import random_rows, sparse_problem
 
 from candid.engines import Plan, train
 from candid.engines.moment import Moment
 from candid.linalg import cholesky
+from small_models import random_rows, sparse_problem
 
 
 def test_later_steps_are_not_checked(monkeypatch):
