@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 import torch
 
@@ -9,6 +11,7 @@ from candid.bench import neighbour_growth as growth_room
 from candid.bench import neighbour_steps as steps_room
 from candid.bench.neighbour_growth import measure_growth, sizes_up_to, table_of
 from candid.bench.neighbour_steps import NeighbourModel, closed_moments, measure_steps, plain_moments, torch_moments
+from candid.bench.timing import interleaved_medians
 
 
 @pytest.mark.parametrize("moments", [closed_moments, torch_moments])
@@ -24,6 +27,7 @@ def test_contenders_have_one_loss_and_one_gradient(moments):
 
 
 def test_step_times(monkeypatch):
+    monkeypatch.setattr(steps_room, "interleaved_medians", partial(interleaved_medians, warm_up=0, turn=0.0))
     told = []
     first, second = measure_steps([3, 5], n_features=2, batch_size=4, repeats=1, tell=told.append)
     assert (first.k, second.k) == (3, 5)
