@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from candid.engines import Rows, closed_form, match_noise, solve_weights
-from candid.families import Decoupled, basis
+from candid.families import Decoupled, basis, block_inputs
+from candid.linalg import cholesky
 from candid.priors import LogNormal, attach
 from small_models import decoupled_problem, orthogonal_problem, random_rows, sparse_problem
 
@@ -208,6 +209,21 @@ def test_residual_as_noise_maximises_the_fitc_objective(build):
 def test_symmetric_products(size, draw):
     features = draw(2, size, 9)
     torch.testing.assert_close(closed_form._gram(features), features @ features.mT)
+
+
+def test_coefficients_are_for_the_jitter_that_many_rows_need(monkeypatch):
+    """Blocks of rows have Gram matrices that are rounded in their own way."""
+    monkeypatch.setattr(block_inputs, "LEAST", 8)
+    monkeypatch.setattr(
+        block_inputs, "cholesky", lambda matrix, jitter, scale: cholesky(matrix, jitter.clamp_min(1e-2), scale)
+    )
+    rows = random_rows(40)
+    one, other = (sparse_problem(rows, "full", "elbo", n_points=5) for _ in range(2))
+    other.family.jitter.fill_(1e-2)
+    for problem in (one, other):
+        solve_weights(problem.family, problem.likelihood, rows)
+    torch.testing.assert_close(one.family.jitter, other.family.jitter)
+    torch.testing.assert_close(one.family.weights.mean, other.family.weights.mean)
 
 
 def test_mean_points_on_points_of_the_variance_are_solved():

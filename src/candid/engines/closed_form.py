@@ -211,8 +211,10 @@ def _gather(
     family: Sparse, rows: Rows, observed: Observed, with_spread: bool, most_rows: int | None = None
 ) -> Statistics:
     """The sums, from one pass over the rows; a very long table is represented by ``most_rows`` of them."""
-    # The jitter that training will need, in its own precision: coefficients for another one are of no use.
-    family.evaluate(rows.batch(torch.zeros(1, dtype=torch.long, device=rows.x.device)))
+    # The jitter that training will need, in its own precision: coefficients for another one are of no use. It has to do
+    # for few rows and for many, whose Gram matrices are rounded differently.
+    for n_rows in (1, min(len(rows), CHUNK)):
+        family.evaluate(rows.batch(torch.arange(n_rows, device=rows.x.device)))
     mean, regression = copy.deepcopy(family.mean).double(), family.regression()
     index = torch.arange(len(rows), device=rows.x.device)
     most_rows = MOST_ROWS if most_rows is None else most_rows
