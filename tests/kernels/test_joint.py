@@ -106,6 +106,20 @@ def test_any_kernel(name, draw):
         torch.testing.assert_close(ours, theirs)
 
 
+@pytest.mark.parametrize("n_rows", [1, 7, 300])
+def test_gram_matrices_do_not_depend_on_rows(n_rows, draw, monkeypatch):
+    """To the last bit, with gradients and without, one set of points and several."""
+    together_only(monkeypatch)
+    kernel, rows = Matern52().build(5, batch_shape=(2,)), 3 + draw(n_rows, 5).float()
+    first, second = (draw(2, size, 5).float() for size in (64, 21))
+    for points in ((first,), (first, second)):
+        with torch.no_grad():
+            expected = [gram for gram, _ in joint_grams(kernel, draw(12, 5).float(), *points)]
+        for gram, (found, _) in zip(expected, joint_grams(kernel, rows, *points), strict=True):
+            assert torch.equal(found, gram)
+    assert torch.equal(joint_grams(kernel, rows, first)[0][0], kernel(first))
+
+
 def test_inputs_that_need_care(draw):
     """Batches that differ, rows with gradients, no gradients at all, and in float32 norms that cancel."""
     kernel = Matern32(lengthscale=0.01).build(5, batch_shape=(2,)).double()

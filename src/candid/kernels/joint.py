@@ -1,7 +1,8 @@
 """Gram matrices that are needed together: k(Z, Z) and k(Z, x), perhaps for several sets of points Z.
 
 Computing with small matrices takes less time than starting to. A stationary kernel evaluates all of them in one go,
-and has one gradient for all.
+and has one gradient for all. Whatever the rows, and with gradients or without, k(Z, Z) is rounded in the same way: the
+jitter that one factorisation needed is enough for the next.
 """
 
 from __future__ import annotations
@@ -41,12 +42,10 @@ def _together(kernel: Stationary, rows: Tensor, points: tuple[Tensor, ...]) -> l
         check_features(kernel, lengthscale.shape[-1], z, rows)
     batch = lengthscale.shape[:-2]
     alike = all(z.shape[:-2] == batch for z in points) and (rows.dim() == 2 or rows.shape[:-2] == batch)
-    trained = torch.is_grad_enabled() and not rows.requires_grad
-    if not (alike and trained) or kernel.shapes() or rows.shape[-1] <= FEW_FEATURES:
+    if not alike or rows.requires_grad or kernel.shapes() or rows.shape[-1] <= FEW_FEATURES:
         return None
     with torch.no_grad():
-        inputs = torch.cat([*points, rows.expand(*batch, *rows.shape[-2:])], -2)
-        scaled, _ = scaled_inputs(kernel.profile, inputs, None, lengthscale)
+        scaled = torch.cat(scaled_inputs(kernel.profile, torch.cat(points, -2), rows, lengthscale), -2)  # pyright: ignore[reportArgumentType, reportCallIssue]
         norms = scaled.square().sum(-1, keepdim=True)
         if cancels(norms, norms):
             return None
