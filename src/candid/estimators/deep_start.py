@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -31,8 +32,9 @@ __all__ = ["DeepStart", "quieten"]
 
 # Amplitude of hidden GPs, unless they have to be quieter; their linear mean functions have values of unit variance.
 HIDDEN_AMPLITUDE = 0.1
-# Hidden GPs that cost each row so many nats more than quieter ones are too loud; how many tenths are tried.
-LOUD, TENTHS = 1.0, 3
+# Hidden GPs that cost each row so many nats more than with a tenth of their amplitude are too loud; how many tenths may
+# be taken.
+LOUD, TENTHS = 1.0, 5
 # Precision of q(v) of hidden GPs, in units of the prior's.
 HIDDEN_PRECISION = 10.0
 # Directions of less than this share of the largest spread do not count in linear regressions.
@@ -193,20 +195,26 @@ def _directions(x: Tensor, y: Tensor, lengths: Tensor, number: int, seed: int) -
 
 
 def quieten(problem: Problem, hidden: Sequence[Inducing], rows: Rows, batch_size: int) -> None:
-    """Make hidden GPs smaller, in place, where their amplitude costs much more than a tenth of it, or less, would.
+    """Make hidden GPs smaller, in place, for as long as their amplitude costs much more than a tenth of it would.
 
     Where lengthscales of the last layer are short, what hidden values scatter at random looks like noise of the
     targets; a noise variance that has once learned that much takes long to come back. Of a kernel whose amplitude is
     fixed, or inside a sum, nothing is changed.
     """
-    amplitudes = [HIDDEN_AMPLITUDE * 0.1**power for power in range(TENTHS + 1)]
-    losses = []
-    for amplitude in amplitudes:
+
+    def cost(amplitude: float) -> float:
         _set_amplitudes(hidden, amplitude)
-        losses.append(problem.standing(rows, batch_size))
-    # The loudest that costs next to nothing; where no loss is a number, the quietest
-    bearable = (amplitude for amplitude, loss in zip(amplitudes, losses, strict=True) if loss - min(losses) < LOUD)
-    _set_amplitudes(hidden, next(bearable, amplitudes[-1]))
+        loss = problem.standing(rows, batch_size)
+        return math.inf if math.isnan(loss) else loss
+
+    amplitude = HIDDEN_AMPLITUDE
+    loss = cost(amplitude)
+    for _ in range(TENTHS):
+        quieter = cost(0.1 * amplitude)
+        if loss - quieter < LOUD:
+            break
+        amplitude, loss = 0.1 * amplitude, quieter
+    _set_amplitudes(hidden, amplitude)
 
 
 def _set_amplitudes(layers: Sequence[Inducing], value: float) -> None:
