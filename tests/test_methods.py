@@ -119,7 +119,8 @@ def test_every_row_is_complete_and_consistent(row):
     assert row.made_of.objective in ROW_OBJECTIVES or row.made_of.objective in EVIDENCES
     likelihoods = {"regression": "gaussian", "classification": "bernoulli"}
     assert all(compatible(row.made_of.family, row.made_of.objective, likelihoods[task]) for task in row.tasks)
-    groups = {"all", "weights", "points", "sites", "network", "likelihood", "generator", "critic", "rest"}
+    groups = {"all", "weights", "points", "sites", "network", "likelihood", "hidden_means"}
+    groups |= {"generator", "critic", "rest"}
     assert set(row.made_of.steppers) <= groups
 
 

@@ -11,7 +11,14 @@ from candid.engines import problem as problem_module
 from candid.families import Embedded
 from candid.kernels import make_network
 from candid.objectives import elbo
-from small_models import conditional_problem, decoupled_problem, exact_problem, random_rows, sparse_problem
+from small_models import (
+    conditional_problem,
+    decoupled_problem,
+    exact_problem,
+    layers_problem,
+    random_rows,
+    sparse_problem,
+)
 
 
 @pytest.mark.parametrize("beta", [0.0, 0.3, 1.0])
@@ -65,9 +72,25 @@ def test_the_parameters_of_networks_are_a_group():
     assert groups["network"] == learned
     assert all(groups[name] == before[name] for name in ("weights", "points", "rest"))
     assert sorted(groups["all"]) == sorted([*before["all"], *learned])
-    together = {name: [id(p) for p in parameters] for name, parameters in problem.groups(False).items()}
+    together = {name: [id(p) for p in parameters] for name, parameters in problem.groups(()).items()}
     assert together["network"] == []
     assert sorted(together["rest"]) == sorted([*before["rest"], *learned])
+
+
+def test_mean_functions_between_layers_are_a_group_if_asked_for():
+    problem = layers_problem(random_rows(10), (3, 2))
+    *hidden, last = problem.family.layers
+    expected = [id(p) for layer in hidden for p in layer.mean.parameters()]
+    assert len(expected) == 4
+    together, apart = problem.groups(), problem.groups(("hidden_means",))
+    assert together["hidden_means"] == []
+    assert [id(p) for p in apart["hidden_means"]] == expected
+    rest = {id(p) for p in apart["rest"]}
+    assert rest | set(expected) == {id(p) for p in together["rest"]}
+    assert not rest & set(expected)
+    assert {id(p) for p in last.mean.parameters()} <= rest
+    problem.family = Embedded(make_network((4, 2), 2).double(), problem.family)
+    assert [id(p) for p in problem.groups(("hidden_means",))["hidden_means"]] == expected
 
 
 def test_fixed_parameters_are_in_no_group():

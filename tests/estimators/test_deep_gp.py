@@ -14,7 +14,7 @@ from sklearn.decomposition import PCA
 from sklearn.linear_model import LinearRegression
 
 from candid import DeepGPRegressor, SparseGPRegressor, load
-from candid.estimators import deep_start
+from candid.estimators import deep_gp, deep_pace, deep_start
 from candid.estimators import fitting as fitting_module
 from candid.families import Embedded, Layers, MonteCarlo
 from candid.predictive import PredictiveMixture, PredictiveNormal
@@ -44,6 +44,20 @@ def test_it_learns(gp, table, new_rows):
     assert gp.history_[-1]["loss"] <= gp.history_[0]["loss"]
     assert gp.score(*new_rows) > (0.2 if gp.init == "random" else 0.7)
     assert gp.predict_distribution(new_rows[0]).log_prob(new_rows[1]).mean() > norm(200, 25).logpdf(new_rows[1]).mean()
+
+
+def test_only_a_bound_makes_steps_shorter(table, monkeypatch):
+    asked = []
+
+    def pace(n_rows, batch_size, independence):
+        asked.append(independence)
+        return deep_pace.warm_deep_pace(n_rows, batch_size, independence)
+
+    monkeypatch.setattr(deep_gp, "warm_deep_pace", pace)
+    for objective in ("elbo", "predictive"):
+        quick(objective=objective, max_epochs=1).fit(*table)
+    assert 0 < asked[0] < 1
+    assert asked[1] is None
 
 
 def test_predictions_are_mixtures(gp, new_rows):

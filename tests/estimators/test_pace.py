@@ -7,6 +7,7 @@ import math
 import pytest
 
 from candid.engines import n_batches
+from candid.estimators.deep_pace import cold_deep_pace, warm_deep_pace
 from candid.estimators.pace import cold_pace, warm_pace
 
 
@@ -56,6 +57,21 @@ def test_points_that_depend_on_each_other_move_by_shorter_steps():
     assert free.rate == close.rate
 
 
+def test_points_of_deep_models_keep_moving():
+    free, close, closest = (warm_deep_pace(10_000, 1000, independence) for independence in (0.5, 0.0001, 0.0))
+    assert free.point_share == warm_deep_pace(10_000, 1000, None).point_share == 1.0
+    assert close.point_share == pytest.approx(0.1)
+    assert 0 < closest.point_share < close.point_share
+
+
+def test_mean_functions_between_layers_move_slowly_from_a_warm_start():
+    bound, predictive = (warm_deep_pace(10_000, 1000, independence) for independence in (0.5, None))
+    for pace in (bound, predictive, cold_deep_pace(10_000, 1000)):
+        rates = pace.rates(None, None)
+        assert rates["rates"]["hidden_means"] == pytest.approx((0.1 if pace is bound else 1.0) * rates["lr"])
+    assert bound.rates(0.5, None)["rates"]["hidden_means"] == pytest.approx(0.05)
+
+
 def test_a_cold_start_takes_longer():
     assert cold_pace(1000, 1000).epochs == 1000
     assert cold_pace(10**6, 1000).epochs == 30
@@ -87,13 +103,13 @@ def test_kernels_that_have_to_part_take_as_long_as_with_adam():
 
 def test_rates_that_the_user_gives_come_first():
     pace = warm_pace(10_000, 1000, False, 1.0, 0.001, False)
-    assert pace.rates(None, None) == {
-        "lr": pace.rate,
-        "rates": {"weights": pace.q_rate, "points": pace.point_share * pace.rate, "network": pace.network_rate},
-        "limit": math.inf,
+    by_default, given = pace.rates(None, None), pace.rates(0.3, 0.4)
+    assert (by_default["lr"], given["lr"]) == (pace.rate, 0.3)
+    assert by_default["limit"] == given["limit"] == math.inf
+    assert by_default["rates"] == {
+        "weights": pace.q_rate,
+        "points": pace.point_share * pace.rate,
+        "hidden_means": pace.rate,
+        "network": pace.network_rate,
     }
-    assert pace.rates(0.3, 0.4) == {
-        "lr": 0.3,
-        "rates": {"weights": 0.4, "points": pace.point_share * 0.3, "network": 0.3},
-        "limit": math.inf,
-    }
+    assert given["rates"] == {"weights": 0.4, "points": pace.point_share * 0.3, "hidden_means": 0.3, "network": 0.3}

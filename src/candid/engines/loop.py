@@ -82,13 +82,13 @@ class _Run:
         self.problem, self.rows, self.plan, self.held_out = problem, rows, plan, held_out
         self.checkpoint, self.callbacks, self.progress = checkpoint, callbacks, progress
         self.rates = {group: plan.rates.get(group, plan.lr) for group in plan.steppers}
-        groups = problem.groups("network" in plan.steppers)
+        groups = problem.groups(plan.steppers)
         self.steppers = make_steppers(plan.steppers, groups, self.rates, plan.decay, plan.limit)
         self.samplers: dict[str, Stepper] = {}
         if plan.sampling is not None:
             named = plan.sampling.steppers
             self.sampling_rates = {group: plan.sampling.rates.get(group, plan.lr) for group in named}
-            groups = problem.groups("network" in named, "likelihood" in named)
+            groups = problem.groups(named)
             self.samplers = make_steppers(named, groups, self.sampling_rates)
             if not any(stepper.samples for stepper in self.samplers.values()):
                 raise ValueError(

@@ -16,15 +16,15 @@ __all__ = ["Plan", "State"]
 class Plan:
     """How to train, independent of what.
 
-    ``steppers`` maps parameter groups ("all", "weights", "points", "sites", "network", "likelihood", "generator",
-    "critic", "rest") to steppers, ``rates`` some of these groups to learning rates of their own instead of ``lr``, and
-    ``decay`` some to a weight decay (L2); ``limit`` is how many times their usual length gradients may have, for Adam;
-    networks that no stepper is named for belong to the rest. ``patience`` counts epochs without a better held-out NLL;
-    ``max_steps`` may end training within an epoch; ``time_budget`` is in seconds and covers this call and what it
-    resumes; ``offset`` is added to the recorded losses, to give them in other units, and ``spent`` to the seconds;
-    ``with_start`` begins the history with a record of the starting point, as epoch 0, and goes back there if training
-    (without held-out rows, which would decide) ends with a worse loss. ``sampling`` follows training where parameters
-    are sampled.
+    ``steppers`` maps parameter groups ("all", "weights", "points", "sites", "network", "likelihood",
+    "hidden_means", "generator", "critic", "rest") to steppers, ``rates`` some of these groups to learning rates of
+    their own instead of ``lr``, and ``decay`` some to a weight decay (L2); ``limit`` is how many times their usual
+    length gradients may have, for Adam; networks and hidden means that no stepper is named for belong to the rest.
+    ``patience`` counts epochs without a better held-out NLL; ``max_steps`` may end training within an epoch;
+    ``time_budget`` is in seconds and covers this call and what it resumes; ``offset`` is added to the recorded
+    losses, to give them in other units, and ``spent`` to the seconds; ``with_start`` begins the history with a
+    record of the starting point, as epoch 0, and goes back there if training (without held-out rows, which would
+    decide) ends with a worse loss. ``sampling`` follows training where parameters are sampled.
     """
 
     steppers: Mapping[str, str]

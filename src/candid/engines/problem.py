@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -96,11 +96,12 @@ class Problem(nn.Module):
         per_row = evidence / group.weight.sum(-1)
         return per_row if group is batch else _average(per_row, batch)
 
-    def groups(self, network_apart: bool = True, likelihood_apart: bool = False) -> dict[str, list[nn.Parameter]]:
+    def groups(self, apart: Collection[str] = ("network",)) -> dict[str, list[nn.Parameter]]:
         """Learned parameters by the name under which a method's steppers speak of them.
 
-        Unless ``network_apart``, the parameters of networks are among the rest; and so are those of the likelihood
-        unless ``likelihood_apart``. Critics, which learn from a loss of their own, are only in their own group.
+        Those of networks, of the likelihood and of mean functions between layers are among the rest unless "network",
+        "likelihood" and "hidden_means" are in ``apart``. Critics, which learn from a loss of their own, are only in
+        their own group.
         """
         implicit = [part for part in self.modules() if isinstance(part, Implicit)]
         critic = [parameter for part in implicit for parameter in part.critic.parameters()]
@@ -108,13 +109,16 @@ class Problem(nn.Module):
         learned = _without([parameter for parameter in self.parameters() if parameter.requires_grad], critic)
         weights = _without(self.family.weight_parameters(), [*generator, *critic])
         points = [parameter for parameter in self.family.point_parameters() if parameter.requires_grad]
-        of_networks = {id(parameter) for network in networks_in(self) for parameter in network.parameters()}
         sites = [parameter for parameter in self.family.site_parameters() if parameter.requires_grad]
-        network = [parameter for parameter in learned if network_apart and id(parameter) in of_networks]
-        of_likelihood = {id(parameter) for parameter in self.likelihood.parameters() if likelihood_apart}
-        likelihood = [parameter for parameter in learned if id(parameter) in of_likelihood]
-        named = {"weights": weights, "points": points, "sites": sites, "network": network, "likelihood": likelihood}
-        named |= {"generator": generator}
+        optional = {
+            "network": [parameter for network in networks_in(self) for parameter in network.parameters()],
+            "likelihood": self.likelihood.parameters(),
+            "hidden_means": self.family.hidden_mean_parameters(),
+        }
+        named = {"weights": weights, "points": points, "sites": sites, "generator": generator}
+        for name, parameters in optional.items():
+            own = {id(parameter) for parameter in parameters if name in apart}
+            named[name] = [parameter for parameter in learned if id(parameter) in own]
         rest = _without(learned, [parameter for group in named.values() for parameter in group])
         return {"all": learned, **named, "critic": critic, "rest": rest}
 

@@ -18,6 +18,7 @@ from candid.estimators.deep_shape import DeepShape
 from candid.estimators.deep_start import DeepStart, quieten
 from candid.estimators.fitting import Setting
 from candid.estimators.implicit_layers import draw_values, implicit_rates
+from candid.estimators.pace import least_independence
 from candid.families import DrawnPredictor, Embedded, Family, Inducing, Layers, LayersPredictor
 from candid.kernels import Features
 from candid.likelihoods import Likelihood
@@ -65,7 +66,10 @@ class DeepGP(DeepShape):
 
     def _plan(self, setting: Setting, problem: Problem, seed: int) -> Plan:
         n_rows = len(setting.rows)
-        pace = (warm_deep_pace if self.init == "warm" else cold_deep_pace)(n_rows, self.batch_size)
+        if self.init == "warm":
+            pace = warm_deep_pace(n_rows, self.batch_size, self._independence(problem.family))
+        else:
+            pace = cold_deep_pace(n_rows, self.batch_size)
         rates = pace.rates(self.lr, self.q_lr)
         if self.covariance == "implicit":
             rates["rates"] |= implicit_rates(rates["rates"]["weights"])
@@ -165,6 +169,12 @@ class DeepGP(DeepShape):
         if self.covariance == "implicit":
             draw_values(layers, len(rule.log_weight()), self.n_predict_sites, learned, seed)
         return Layers(layers, rule, self._wiring)
+
+    def _independence(self, family: Family) -> float | None:
+        """How free inducing points are to move, in the layer where they are least; None if that does not matter."""
+        if self.objective == "predictive":
+            return None
+        return min(least_independence(layer) for layer in _layers_of(family).layers)  # pyright: ignore[reportArgumentType]
 
     def _problem(
         self, layers: Layers, network: Features | None, likelihood: Likelihood, prior: HyperPrior | None, rows: Rows

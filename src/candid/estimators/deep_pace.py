@@ -20,10 +20,20 @@ RATE, Q_RATE, NETWORK_RATE, COLD_RATE = 0.05, 0.2, 0.002, 0.01
 LEAST_SHARE = 0.2
 # How many times their usual length gradients may have.
 LIMIT = 3.0
+# With a bound for an objective, mean functions between layers move at this share of the rate, and points of which the
+# others leave open less than the second share by shorter steps, in proportion to its root, but by no less than the
+# third.
+HIDDEN_SHARE, OPEN_SHARE, LEAST_POINT_SHARE = 0.1, 0.01, 0.05
 
 
-def warm_deep_pace(n_rows: int, batch_size: int) -> Pace:
-    """From a warm start."""
+def warm_deep_pace(n_rows: int, batch_size: int, independence: float | None) -> Pace:
+    """From a warm start.
+
+    Whitened values change their meaning when points that are close together move, or when what a layer sees does, and
+    q(u) cannot follow. Under a bound that drives up the noise, which takes long to come back. For one, ``independence``
+    is what the other inducing values leave open of the variance of one, of a quarter of the points at most. Predictive
+    objectives do not mind, and learn more from longer steps: for these, it is None.
+    """
     per_epoch = n_batches(n_rows, batch_size)
     steps = STEPS * max(1.0, math.sqrt(n_rows / MANY_ROWS))
     least = min(max(n_rows // 4, LEAST_STEPS[0]), LEAST_STEPS[1])
@@ -32,11 +42,16 @@ def warm_deep_pace(n_rows: int, batch_size: int) -> Pace:
     return Pace(
         epochs,
         rate=share * RATE,
-        point_share=1.0,
+        point_share=1.0 if independence is None else _point_share(independence),
         q_rate=share * Q_RATE,
         network_rate=share * NETWORK_RATE,
         limit=LIMIT,
+        hidden_share=1.0 if independence is None else HIDDEN_SHARE,
     )
+
+
+def _point_share(independence: float) -> float:
+    return max(min(1.0, math.sqrt(independence / OPEN_SHARE)), LEAST_POINT_SHARE)
 
 
 def cold_deep_pace(n_rows: int, batch_size: int) -> Pace:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from candid.engines import n_batches
+from candid.families import Sparse
 
-__all__ = ["Pace", "cold_pace", "share_of_many", "warm_pace"]
+__all__ = ["Pace", "cold_pace", "least_independence", "share_of_many", "warm_pace"]
 
 # From a warm start so many steps of Adam, or of natural gradients, but at most so many epochs. Above this many rows the
 # steps grow with the square root of the rows; on short tables there is at least a step for every four rows, within
@@ -37,7 +38,8 @@ LEAST_DEVIATION = 0.3
 class Pace:
     """Epochs, and learning rates of hyper-parameters, of inducing points (as a share of that), of q(u), of networks.
 
-    ``limit`` is how many times their usual length gradients may have.
+    ``limit`` is how many times their usual length gradients may have, ``hidden_share`` the share of the rate at which
+    mean functions between layers move.
     """
 
     epochs: int
@@ -46,6 +48,7 @@ class Pace:
     q_rate: float
     network_rate: float
     limit: float = math.inf
+    hidden_share: float = 1.0
 
     def rates(self, lr: float | None, q_lr: float | None) -> dict[str, Any]:
         """Learning rates and limit as a plan has them; ``lr`` and ``q_lr`` are rates that the user wants instead."""
@@ -53,6 +56,7 @@ class Pace:
         of_groups = {
             "weights": self.q_rate if q_lr is None else q_lr,
             "points": self.point_share * rate,
+            "hidden_means": self.hidden_share * rate,
             "network": self.network_rate if lr is None else lr,
         }
         return {"lr": rate, "rates": of_groups, "limit": self.limit}
@@ -102,6 +106,11 @@ def warm_pace(
         q_rate=natural_rate if natural else share**2 * q_rate / max(deviation, LEAST_DEVIATION),
         network_rate=share * (NATURAL_NETWORK_RATE if natural else NETWORK_RATE),
     )
+
+
+def least_independence(family: Sparse) -> float:
+    """Of the quarter of the inducing points that depend on the others the most, that of the freest one."""
+    return float(family.independence().flatten().quantile(0.25))
 
 
 def share_of_many(n_rows: int) -> float:

@@ -12,7 +12,7 @@ from candid.engines import Plan, Problem, Rows
 from candid.estimators.core import gp_estimator
 from candid.estimators.fitting import Fitted, Setting
 from candid.estimators.inputs import Table
-from candid.estimators.pace import cold_pace, warm_pace
+from candid.estimators.pace import cold_pace, least_independence, warm_pace
 from candid.estimators.sparse_parts import SparseParts
 from candid.estimators.start import Start, seen_by
 from candid.estimators.start_weights import start_weights
@@ -100,7 +100,9 @@ class SparseGP(SparseParts):
         pace = cold_pace(n_rows, self.batch_size)
         if self._warm:
             natural, kept = steppers.get("weights") == "natural", self._kept(setting) is not None
-            deviation, independence = _standard_deviation(problem), _independence(problem.family)
+            inducing = inducing_part(problem.family)
+            assert inducing is not None
+            deviation, independence = _standard_deviation(problem), least_independence(inducing)
             deep, parting = any(networks_in(problem)), self.decouple == "kernel"
             pace = warm_pace(n_rows, self.batch_size, natural, deviation, independence, kept, deep, parting)
         epochs = COLLAPSED_ROUNDS if self._collapsed else pace.epochs
@@ -175,10 +177,3 @@ def _standard_deviation(problem: Problem) -> float:
     if isinstance(problem.likelihood, Coregionalised):
         return float((amplitude.sqrt().unsqueeze(-1) * problem.likelihood.mixing.value).abs().max())
     return float(amplitude.double().log().mean().exp().sqrt())
-
-
-def _independence(family: Family) -> float:
-    """Of the quarter of the inducing points that depend on the others the most, that of the freest one."""
-    inducing = inducing_part(family)
-    assert inducing is not None
-    return float(inducing.independence().flatten().quantile(0.25))

@@ -72,6 +72,10 @@ class Family(nn.Module, ABC):
         """Inducing points."""
         return []
 
+    def hidden_mean_parameters(self) -> list[nn.Parameter]:
+        """Those of mean functions between layers."""
+        return []
+
     def common_parameters(self) -> list[nn.Parameter]:
         """Those that are the same in all chains, each of which has a copy."""
         return []

@@ -113,6 +113,9 @@ class Embedded(Family):
     def point_parameters(self) -> list[nn.Parameter]:
         return self.inner.point_parameters()
 
+    def hidden_mean_parameters(self) -> list[nn.Parameter]:
+        return self.inner.hidden_mean_parameters()
+
     def adopt(self, kernel: Kernel, mean: Mean) -> None:
         """See :meth:`Sparse.adopt`; the kernel is a Deep one."""
         assert isinstance(kernel, Deep)

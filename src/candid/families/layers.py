@@ -127,6 +127,9 @@ class Layers(Family):
     def point_parameters(self) -> list[nn.Parameter]:
         return [parameter for layer in self.layers for parameter in layer.point_parameters()]  # pyright: ignore
 
+    def hidden_mean_parameters(self) -> list[nn.Parameter]:
+        return [parameter for layer in self.layers[:-1] for parameter in layer.mean.parameters()]  # pyright: ignore
+
     @torch.no_grad()
     def predictor(self) -> Predictor:
         return self._predictor([layer.predictor() for layer in self.layers])  # pyright: ignore

@@ -118,7 +118,7 @@ def layers_of_gps(objective: str, covariance: str = "diagonal", optimizer: str =
     """
     weights = "delta" if covariance == "none" else covariance
     stepper = "damped" if optimizer == "auto" else optimizer
-    steppers = {"weights": stepper, "points": "adam", "network": "adam", "rest": "adam"}
+    steppers = {"weights": stepper, "points": "adam", "hidden_means": "adam", "network": "adam", "rest": "adam"}
     if covariance == "implicit":
         steppers |= {"generator": "adam", "critic": "critic"}
     return Composition("layers", weights, objective, steppers)
