@@ -60,7 +60,7 @@ def test_the_mean_has_inducing_points_of_its_own(decouple):
 def test_points_that_others_determine_do_not_move(monkeypatch):
     start = fitted(max_epochs=0)._fitted.problem.family.points
     for independence, moved in ((0.0, False), (1.0, True)):
-        monkeypatch.setattr("candid.estimators.sparse_gp._independence", lambda family, share=independence: share)
+        monkeypatch.setattr("candid.estimators.sparse_gp.least_independence", lambda family, share=independence: share)
         family = fitted()._fitted.problem.family
         assert bool((family.points != start).any()) is moved
         assert not torch.equal(family.weights.mean, fitted(max_epochs=0)._fitted.problem.family.weights.mean)
