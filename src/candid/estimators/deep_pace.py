@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from candid.engines import n_batches
-from candid.estimators.pace import Pace, share_of_many
+from candid.estimators.pace import Pace, share_of_free, share_of_many
 
 __all__ = ["cold_deep_pace", "warm_deep_pace"]
 
@@ -42,16 +42,12 @@ def warm_deep_pace(n_rows: int, batch_size: int, independence: float | None) -> 
     return Pace(
         epochs,
         rate=share * RATE,
-        point_share=1.0 if independence is None else _point_share(independence),
+        point_share=1.0 if independence is None else max(share_of_free(independence, OPEN_SHARE), LEAST_POINT_SHARE),
         q_rate=share * Q_RATE,
         network_rate=share * NETWORK_RATE,
         limit=LIMIT,
         hidden_share=1.0 if independence is None else HIDDEN_SHARE,
     )
-
-
-def _point_share(independence: float) -> float:
-    return max(min(1.0, math.sqrt(independence / OPEN_SHARE)), LEAST_POINT_SHARE)
 
 
 def cold_deep_pace(n_rows: int, batch_size: int) -> Pace:

@@ -9,7 +9,7 @@ from typing import Any
 from candid.engines import n_batches
 from candid.families import Sparse
 
-__all__ = ["Pace", "cold_pace", "least_independence", "share_of_many", "warm_pace"]
+__all__ = ["Pace", "cold_pace", "least_independence", "share_of_free", "share_of_many", "warm_pace"]
 
 # From a warm start so many steps of Adam, or of natural gradients, but at most so many epochs. Above this many rows the
 # steps grow with the square root of the rows; on short tables there is at least a step for every four rows, within
@@ -102,7 +102,7 @@ def warm_pace(
     return Pace(
         epochs,
         rate=share * rate,
-        point_share=min(1.0, math.sqrt(independence / OPEN_SHARE)),
+        point_share=share_of_free(independence, OPEN_SHARE),
         q_rate=natural_rate if natural else share**2 * q_rate / max(deviation, LEAST_DEVIATION),
         network_rate=share * (NATURAL_NETWORK_RATE if natural else NETWORK_RATE),
     )
@@ -111,6 +111,11 @@ def warm_pace(
 def least_independence(family: Sparse) -> float:
     """Of the quarter of the inducing points that depend on the others the most, that of the freest one."""
     return float(family.independence().flatten().quantile(0.25))
+
+
+def share_of_free(independence: float, open_share: float) -> float:
+    """One for points that are at least so independent, less in proportion to its root for others."""
+    return min(1.0, math.sqrt(independence / open_share))
 
 
 def share_of_many(n_rows: int) -> float:
