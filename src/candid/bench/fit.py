@@ -175,6 +175,7 @@ def _measured(gp: Any, parts: Parts, keep: Callable[[Any], None]) -> dict[str, A
     return {
         **scores,
         **_of_targets(parts.y_test, prediction),
+        **_of_sites(gp),
         "lengthscale": _lengthscale(getattr(gp, "kernel_", None)),
         "mean_lengthscale": _lengthscale(getattr(gp, "mean_kernel_", None)),
         "seconds": seconds,
@@ -196,6 +197,12 @@ def _of_targets(y: np.ndarray, prediction: Any) -> dict[str, list[float]]:
     """NLL of each of several targets, where these are predicted one by one."""
     log_density = prediction.log_prob(y) if y.ndim > 1 else np.empty(0)
     return {"nll_of_targets": (-log_density.mean(0)).tolist()} if log_density.ndim > 1 else {}
+
+
+def _of_sites(gp: Any) -> dict[str, list[float]]:
+    """What the sites of a deep model count in its mixture."""
+    weights = getattr(gp, "quadrature_weights_", np.empty(0))
+    return {"quadrature_weights": weights.round(9).tolist()} if len(weights) > 1 else {}
 
 
 def _area(y: np.ndarray, prediction: PredictiveCategorical) -> float:

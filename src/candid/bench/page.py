@@ -9,6 +9,7 @@ from candid.bench.markdown import GOOD, NOTHING, figure, number, table
 from candid.bench.paired import paired_test
 from candid.bench.published import PublishedTable, read_published
 from candid.bench.runner import Outcome
+from candid.bench.site_weights import learned_weights, weight_table
 from candid.bench.spec import LENGTHSCALES, Budget, Spec
 
 __all__ = ["page"]
@@ -25,6 +26,10 @@ LENGTHS = (
     "Ours are those of the fitted kernels in units of standardised inputs; where features have their own, their "
     "geometric mean. Published ones are in units of inputs that are scaled in another way."
 )
+WEIGHTS = (
+    "What the sites of a model count in its predictive mixture, from the largest weight on, averaged over splits. The "
+    "sites in use are as many as would have the same entropy if all counted alike; with one, predictions are normal."
+)
 CHOICE = (
     "NLL of the validation rows of the first split for each value that was tried, with a small model; the best one is "
     "used for all splits."
@@ -32,7 +37,7 @@ CHOICE = (
 
 
 def page(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outcome]) -> str:
-    """All tables: one for each metric, then lengthscales, how training went and what was chosen."""
+    """All tables: one for each metric, then lengthscales, sites, how training went and what was chosen."""
     published = read_published(spec.published)
     parts = [f"# {spec.title}", _introduction(spec, name, budget, outcomes)]
     for metric, title in spec.metrics.items():
@@ -43,6 +48,9 @@ def page(spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outcome]) -> 
     of_targets = [entry for entry in outcomes if "nll_of_targets" in entry.record]
     if of_targets:
         parts += ["## NLL of each target", _target_table(of_targets)]
+    weighted = learned_weights(outcomes)
+    if weighted:
+        parts += ["## Quadrature weights", WEIGHTS, weight_table(weighted)]
     if spec.pairs:
         parts += ["## Pairs", PAIRS, _pair_table(spec, outcomes)]
     parts += ["## Training", TRAINING, _training_table(spec, outcomes)]

@@ -17,6 +17,7 @@ from candid.bench.page import page
 from candid.bench.picture import draw_comparisons
 from candid.bench.plan import known_methods
 from candid.bench.protocol import load_data
+from candid.bench.site_weights import draw_weights, learned_weights
 from candid.bench.spec import pick
 from candid.bench.sweep_picture import COLUMNS, draw_sweep
 from candid.cli.bench.options import names
@@ -100,7 +101,7 @@ def _resized(
 def _write(
     console: Console, directory: Path, spec: Spec, name: str, budget: Budget, outcomes: Sequence[Outcome]
 ) -> None:
-    """The page, the picture, and a table on the screen."""
+    """The page, the pictures, and a table on the screen."""
     table = result_table("NLL of test rows", "data", "method", "ours", "published", "difference", "seconds")
     for entry in compare_with(read_published(spec.published), outcomes, "nll"):
         good = f" {GOOD}" if entry.at_least_as_good else ""
@@ -114,19 +115,23 @@ def _write(
     (directory / "results.md").write_text(page(spec, name, budget, outcomes), encoding="utf-8")
     written = ["results.jsonl", "results.md"]
     try:
-        written.append(_draw(directory, spec, f"{spec.title}, {budget.size}", outcomes))
+        written += _draw(directory, spec, f"{spec.title}, {budget.size}", outcomes)
     except (ImportError, ValueError) as error:
         note(console, f"there is no picture: {error}")
     console.print(f"Written to {escape(str(directory))}: {', '.join(written)}", soft_wrap=True)
 
 
-def _draw(directory: Path, spec: Spec, title: str, outcomes: Sequence[Outcome]) -> str:
-    """Write the picture, and return the name of its file."""
+def _draw(directory: Path, spec: Spec, title: str, outcomes: Sequence[Outcome]) -> list[str]:
+    """Write the pictures, and return the names of their files."""
     published = read_published(spec.published)
     if spec.sweep is None:
-        name, drawn = "nll.png", draw_comparisons(compare_with(published, outcomes, "nll"), "test NLL", title)
+        pictures = {"nll.png": draw_comparisons(compare_with(published, outcomes, "nll"), "test NLL", title)}
     else:
         columns = {metric: compare_with(published, outcomes, metric) for metric in COLUMNS}
-        name, drawn = "sweep.png", draw_sweep(spec.sweep, columns, title)
-    drawn.savefig(directory / name)
-    return name
+        pictures = {"sweep.png": draw_sweep(spec.sweep, columns, title)}
+    weighted = learned_weights(outcomes)
+    if weighted:
+        pictures["weights.png"] = draw_weights(weighted)
+    for name, drawn in pictures.items():
+        drawn.savefig(directory / name)
+    return list(pictures)
