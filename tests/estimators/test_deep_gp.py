@@ -182,6 +182,31 @@ def test_more_rows_go_on_from_where_it_stands(table):
         gp.set_params(hidden_widths=(3,)).partial_fit(X[:5], y[:5])
 
 
+@pytest.mark.parametrize("kind", [partial(quick, n_inducing=100), partial(SparseGPRegressor, n_inducing=200)])
+def test_training_is_kept_until_there_could_be_twice_as_many_points(kind, table):
+    def points():
+        family = gp._fitted.problem.family
+        return getattr(family, "last", family).points.detach()
+
+    X, y = table
+    gp = kind(max_epochs=3).fit(X[:40], y[:40])
+    kept = points().clone()
+    gp.set_params(max_epochs=0).partial_fit(X[40:70], y[40:70])
+    assert torch.equal(points(), kept)
+    # Rows that are there already make no place for new points.
+    gp.partial_fit(np.repeat(X[:5], 30, axis=0), np.repeat(y[:5], 30))
+    assert torch.equal(points(), kept)
+    gp.partial_fit(X[70:], y[70:])
+    assert points().shape[-2] >= 2 * kept.shape[-2]
+
+
+@pytest.mark.parametrize("variant", ["qr3", "sampling"])
+def test_a_trial_does_not_spoil_a_start(variant, table):
+    """At the full rate from the first step on, two epochs made losses several times as large."""
+    one, best = (quick(**VARIANTS[variant], n_starts=number, batch_size=25).fit(*table) for number in (1, 3))
+    assert best.history_[0]["loss"] <= one.history_[0]["loss"] + 1e-6
+
+
 def test_the_best_of_several_starts_goes_on(table, monkeypatch):
     built = []
     real = DeepGPRegressor._started

@@ -90,7 +90,8 @@ class ChainStart:
         if self.setting.start is not None:
             earlier = self.setting.start.family
             assert isinstance(earlier, Inducing)
-            if earlier.points.shape[-2] >= (self.n_inducing if isinstance(self.init, str) else 1):
+            wanted = self.n_inducing if isinstance(self.init, str) else 1
+            if not self.setting.outgrown(earlier.points.shape[-2], wanted):
                 return earlier.points.detach()
         if isinstance(self.init, str):
             return start.points(kernel, self.n_inducing, self.seed)
@@ -139,12 +140,12 @@ class ChainStart:
         return start.cold(parts.layers, rows.x, str(self.init))
 
     def _earlier(self) -> list[Inducing]:
-        """The layers of the model that training goes on from; none if there is no such, or it had fewer points."""
+        """The layers of the model that training goes on from; none if there is no such, or it had far fewer points."""
         start = self.setting.start
         if start is None:
             return []
         assert isinstance(start.family, Layers)
-        if start.family.last.points.shape[-2] < self.n_inducing:
+        if self.setting.outgrown(start.family.last.points.shape[-2], self.n_inducing):
             return []
         self.parts.likelihood.load_state_dict(start.likelihood.state_dict())
         layers = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
@@ -98,10 +99,12 @@ class DeepGP(DeepShape):
 
     def _build(self, setting: Setting, seed: int) -> Problem:
         earlier = setting.start
-        if earlier is not None and _layers_of(earlier.family).last.points.shape[-2] >= self.n_inducing:
-            problem = self._empty(setting, seed, _layers_of(earlier.family).last.points.shape[-2])
-            problem.load_state_dict(earlier.state_dict())
-            return problem
+        if earlier is not None:
+            n_points = _layers_of(earlier.family).last.points.shape[-2]
+            if not setting.outgrown(n_points, self._n_points(setting)):
+                problem = self._empty(setting, seed, n_points)
+                problem.load_state_dict(earlier.state_dict())
+                return problem
         if self.n_starts == 1:
             return self._started(setting, seed)
         return self._best_start(setting, seed)
@@ -114,7 +117,8 @@ class DeepGP(DeepShape):
                 break
             problem = self._started(setting, seed + 1000 * start)
             plan = self._plan(setting, problem, seed)
-            trial = Plan(**{**vars(plan), "max_epochs": TRIAL_EPOCHS, "schedule": "constant", "patience": None})
+            # One that is shaken rather than improved goes back to where it was.
+            trial = replace(plan, max_epochs=TRIAL_EPOCHS, patience=None, with_start=True)
             train(problem, setting.rows, trial)
             reached.append((problem.standing(setting.rows, self.batch_size), problem))
         return min(reached, key=lambda pair: pair[0])[1]
@@ -130,7 +134,7 @@ class DeepGP(DeepShape):
             weight_decay=self.weight_decay,
             wiring=self._wiring,
             covariance=self._start_covariance,
-            n_inducing=min(self.n_inducing, math.ceil(len(setting.rows) / ROWS_PER_POINT)),
+            n_inducing=self._n_points(setting),
             beta=self._beta,
             objective=self.objective,
         )
@@ -146,6 +150,10 @@ class DeepGP(DeepShape):
         if warm and self.propagation == "sampling" and len(layers) > 1:
             quieten(problem, layers[:-1], setting.rows, self.batch_size)
         return problem
+
+    def _n_points(self, setting: Setting) -> int:
+        """How many inducing points a GP of a new model may have."""
+        return min(self.n_inducing, math.ceil(len(setting.rows) / ROWS_PER_POINT))
 
     def _empty(self, setting: Setting, seed: int, n_points: int) -> Problem:
         """A problem whose tensors are still to be loaded."""

@@ -69,6 +69,10 @@ class Setting:
     n_latents: int
     place: np.ndarray | None = None
 
+    def outgrown(self, n_points: int, n_wanted: int) -> bool:
+        """Whether a model that has fewer inducing points than it wants could have twice as many on these rows."""
+        return n_points < n_wanted and min(n_wanted, len(self.rows.x.unique(dim=0))) >= 2 * n_points
+
 
 @dataclass(frozen=True)
 class Fitted:

@@ -158,14 +158,16 @@ class SparseGP(SparseParts):
     def _kept(self, setting: Setting) -> Sparse | Embedded | None:
         """The family whose points and q(v) training goes on with.
 
-        A model of few rows had few points; with more rows it may have more, and then starts from new ones. Points that
-        the user gave are as many as they are.
+        A model of few rows had few points; with many more rows it may have more, and then starts from new ones. Points
+        that the user gave are as many as they are.
         """
         if setting.start is None:
             return None
         family = setting.start.family
         inducing, wanted = inducing_part(family), self.n_inducing if isinstance(self.init, str) else 1
-        return family if inducing is not None and inducing.points.shape[-2] >= wanted else None  # pyright: ignore[reportReturnType]
+        if inducing is None or setting.outgrown(inducing.points.shape[-2], wanted):
+            return None
+        return family  # pyright: ignore[reportReturnType]
 
 
 @torch.no_grad()

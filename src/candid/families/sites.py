@@ -103,7 +103,7 @@ class FixedSites(Rule):
 
     def settled(self) -> FixedSites:
         points = [self.points(layer).squeeze(-2).detach().clone() for layer in range(self.n_layers)]
-        return FixedSites(points, self.weights.detach().clone(), self.crossed)
+        return FixedSites(points, _settled(self.weights), self.crossed)
 
 
 class LearnedSites(Rule):
@@ -128,7 +128,9 @@ class LearnedSites(Rule):
         return self.logits.log_softmax(-1).unsqueeze(-1)
 
     def settled(self) -> FixedSites:
-        return FixedSites([values.detach().clone() for values in self.sites], _settled(self.logits), crossed=False)
+        return FixedSites(
+            [values.detach().clone() for values in self.sites], _settled(self.logits.unsqueeze(-1)), crossed=False
+        )
 
 
 class LearnedGrid(Rule):
@@ -165,7 +167,7 @@ class LearnedGrid(Rule):
 
     def settled(self) -> FixedSites:
         points = [self.points(layer).squeeze(-2).detach() for layer in range(len(self.nodes))]
-        return FixedSites(points, _settled(self.logits), crossed=True)
+        return FixedSites(points, _settled(self.logits.unsqueeze(-1)), crossed=True)
 
 
 class MonteCarlo(Rule):
@@ -203,7 +205,7 @@ class MonteCarlo(Rule):
     def settled(self) -> FixedSites:
         models = self.even.shape[:-2]
         n_points = math.prod(models) * self.n_settled
-        even = self.even.new_full((*models, self.n_settled, 1), -math.log(self.n_settled))
+        even = _settled(self.even.new_zeros(*models, self.n_settled, 1))
         if not self.widths:
             return FixedSites((), even, crossed=False)
         # As many as the next power of two, as the sequence wants it.
@@ -265,6 +267,6 @@ def _stratified(n_sites: int, width: int, seed: int) -> Float[Tensor, "s w"]:
     return torch.stack([quantiles[torch.randperm(n_sites, generator=generator)] for _ in range(width)], -1)
 
 
-def _settled(logits: Tensor) -> Float[Tensor, "sites 1"]:
+def _settled(logits: Float[Tensor, "*models sites 1"]) -> Float[Tensor, "*models sites 1"]:
     """Logarithms of weights that add up to one in float64, in which predictions are made."""
-    return logits.detach().double().log_softmax(-1).unsqueeze(-1)
+    return logits.detach().double().log_softmax(-2)
