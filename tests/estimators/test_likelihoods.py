@@ -9,7 +9,7 @@ import pytest
 from scipy.special import expit
 from scipy.stats import binom, nbinom, t
 
-from candid import SparseGPRegressor, load
+from candid import DeepGPRegressor, SparseGPClassifier, SparseGPRegressor, load
 from candid.metrics import nll_scorer
 from candid.predictive import PredictiveBinomial, PredictiveNegativeBinomial, PredictiveStudentT
 
@@ -184,3 +184,20 @@ def test_partial_fit_with_trials(successes):
 def test_what_does_not_go_together(options, y, message):
     with pytest.raises(ValueError, match=message):
         quick(**options).fit(np.arange(3.0)[:, None], y)
+
+
+@pytest.mark.parametrize("kind", [SparseGPRegressor, DeepGPRegressor])
+@pytest.mark.parametrize(("likelihood", "n_trials"), [("negative-binomial", None), ("binomial", 10)])
+def test_rare_counts_are_predicted_to_be_rare(kind, likelihood, n_trials):
+    """Logits of counts plus one half would say several times as many."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(150, 2)), (rng.random(150) < 0.05).astype(float)
+    gp = kind(likelihood=likelihood, n_trials=n_trials, n_inducing=10, max_epochs=3, random_state=0).fit(X, y)
+    assert gp.predict(X).mean() == pytest.approx(y.mean(), rel=0.1)
+
+
+def test_labels_that_are_rare():
+    rng = np.random.default_rng(1)
+    X, y = rng.normal(size=(150, 2)), rng.random(150) < 0.05
+    gp = SparseGPClassifier(n_inducing=10, max_epochs=3, random_state=0).fit(X, y)
+    assert gp.predict_proba(X)[:, 1].mean() == pytest.approx(y.mean(), rel=0.1)

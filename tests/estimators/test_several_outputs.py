@@ -192,9 +192,11 @@ def test_more_rows(pair, gaps, table):
         more.partial_fit(X[90:], Y[90:])
         assert len(more._fitted.training) == 120
         assert np.isfinite(more.predict(X)).all()
-    complete = clone(pair[0]).set_params(max_epochs=1).fit(*table)
-    with pytest.raises(ValueError, match="Input y contains NaN"):
-        complete.partial_fit(X, Y)
+    # Where all targets were there before, it is a fit of all rows.
+    first, rest = slice(None, 60), slice(60, None)
+    complete = clone(pair[0]).fit(table[0][first], table[1][first]).partial_fit(X[rest], Y[rest])
+    at_once = clone(pair[0]).fit(np.r_[table[0][first], X[rest]], np.r_[table[1][first], Y[rest]])
+    np.testing.assert_array_equal(complete.predict(X), at_once.predict(X))
 
 
 @pytest.mark.parametrize("name", ["predictive", "neighbours"])

@@ -5,6 +5,7 @@ from candid.engines.closed_form import match_noise, settle_weights, solve_weight
 from candid.engines.coupled_weights import solve_together
 from candid.engines.gaps import fill_gaps
 from candid.engines.initialise import fit_by_evidence, fit_by_neighbours, fit_points, nearest_rows, place_points
+from candid.engines.level import likeliest_shift
 from candid.engines.local_start import fit_locally
 from candid.engines.loop import Plan, TrainingDiverged, train
 from candid.engines.machine import keep_freed_memory, pick_device, step_threads, threads
@@ -35,6 +36,7 @@ __all__ = [
     "fit_points",
     "fit_small",
     "keep_freed_memory",
+    "likeliest_shift",
     "match_noise",
     "match_output_noise",
     "n_batches",

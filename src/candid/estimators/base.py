@@ -84,10 +84,10 @@ class Regressor(MultiOutputMixin, RegressorMixin, Estimator):
     def partial_fit(self, X, y, sample_weight=None) -> Self:
         """Add rows and continue training from the present parameters, on all rows seen so far.
 
-        The first call is a fit. The next one is a fit of all rows as long as there were fewer than 20 of them, and
-        where there could be twice as many inducing points as a model of few rows had. The rows are kept in memory (not
-        in saved files) for this purpose; a model that was loaded from a file has none, and is fitted anew. Parameters
-        that shape the model must not have changed.
+        The first call is a fit. The next one is a fit of all rows as long as there were fewer than 20 of them, where
+        there could be twice as many inducing points as a model of few rows had, and where targets are missing for the
+        first time. The rows are kept in memory (not in saved files) for this purpose; a model that was loaded from a
+        file has none, and is fitted anew. Parameters that shape the model must not have changed.
         """
         start = self._goes_on()
         if start is None:

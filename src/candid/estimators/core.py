@@ -143,8 +143,14 @@ class Estimator(BaseEstimator):
         return fitted
 
     def _go_on(self, table: Table, start: Fitted) -> Self:
-        """Train on the rows of an earlier fit and those of ``table``; from where it ended, if it had rows enough."""
-        return self._train(start.rows_and(table), None) if start.knows_little else self._train(table, start)
+        """Train on the rows of an earlier fit and those of ``table``; from where it ended, if that is a start."""
+        if self._starts_anew(table, start):
+            return self._train(start.rows_and(table), None)
+        return self._train(table, start)
+
+    def _starts_anew(self, table: Table, start: Fitted) -> bool:
+        """Whether a model of all rows is another one than that of the earlier fit."""
+        return start.knows_little
 
     def _check_shape(self) -> None:
         self._validate_params()

@@ -15,6 +15,7 @@ from candid.estimators.inputs import Table, read_table
 from candid.estimators.likelihood_choice import COUNTS, LikelihoodChoice
 from candid.estimators.neighbor_parts import NeighborParts
 from candid.estimators.neighbor_variants import NeighborVariants
+from candid.estimators.several_outputs import knows_gaps
 from candid.estimators.table_predictor import TablePredictor
 from candid.families import (
     DesignPredictor,
@@ -122,7 +123,7 @@ class NeighborGP(NeighborParts):
         start: Fitted | None = getattr(self, "_fitted", None)
         if start is None:
             add_rows_to_loaded(self, table, self.predictor_)
-        elif start.knows_little and start.training.place is None:
+        elif self._starts_anew(table, start) and start.training.place is None:
             return self._go_on(table, start)
         else:
             self._fitted = add_rows(self, table, start)
@@ -248,9 +249,12 @@ n_threads, predict_dtype, random_state, verbose, checkpoint_dir, callbacks
     _shaping: ClassVar[tuple[str, ...]] = (*NeighborGP._shaping, "likelihood", "outputs", "n_latents")
 
     def _takes_gaps(self, reset: bool) -> bool:
-        if reset or hasattr(self, "_fitted"):
-            return super()._takes_gaps(reset)
-        return isinstance(self._inner, MixedPredictor)
+        fitted: Fitted | None = getattr(self, "_fitted", None)
+        if not reset and fitted is None:
+            return isinstance(self._inner, MixedPredictor)
+        # With rows in an order that was given, a model does not start anew.
+        able = reset or fitted is None or fitted.training.place is None or knows_gaps(fitted)
+        return able and super()._takes_gaps(reset)
 
     def partial_fit(self, X, y, sample_weight=None) -> Self:
         """Add rows to predict from; kernel, mean and noise stay as they are if 20 rows or more have been fitted.

@@ -15,7 +15,7 @@ from candid.estimators.inputs import Table
 from candid.estimators.observations import CoregionalisedObservation
 from candid.likelihoods import Coregionalised, Gaussian, Likelihood, PartlyObserved
 
-__all__ = ["SeveralOutputs"]
+__all__ = ["SeveralOutputs", "knows_gaps"]
 
 #: Likelihoods of targets that depend on each other, or of which some are missing.
 NAMES = ("coregionalised", "partly-observed")
@@ -77,11 +77,10 @@ class SeveralOutputs(GPRegressor):
         return super()._train(table, start)
 
     def _takes_gaps(self, reset: bool) -> bool:
-        if self.likelihood != "gaussian":
-            return False
-        earlier: Fitted | None = getattr(self, "_fitted", None)
-        able = earlier is not None and isinstance(earlier.problem.likelihood, (Coregionalised, PartlyObserved))
-        return reset or able
+        return self.likelihood == "gaussian"
+
+    def _starts_anew(self, table: Table, start: Fitted) -> bool:
+        return super()._starts_anew(table, start) or (table.has_gaps and not knows_gaps(start))
 
     def _report(self) -> None:
         super()._report()
@@ -91,3 +90,8 @@ class SeveralOutputs(GPRegressor):
         self._mixed = isinstance(observation, CoregionalisedObservation)
         if isinstance(observation, CoregionalisedObservation):
             self.mixing_: np.ndarray = observation.mixing.double().numpy()
+
+
+def knows_gaps(fitted: Fitted) -> bool:
+    """Whether a model can leave out targets that are missing."""
+    return isinstance(fitted.problem.likelihood, (Coregionalised, PartlyObserved))

@@ -18,6 +18,7 @@ from candid.engines import (
     fit_by_evidence,
     fit_by_neighbours,
     fit_small,
+    likeliest_shift,
     nearest_rows,
     place_points,
 )
@@ -25,7 +26,15 @@ from candid.estimators.fitting import Setting
 from candid.estimators.mixed_start import fit_mixed
 from candid.families import Centred, Constant, Embedded, Family, Inducing, Linear, Mean, NetworkMean, metric_of
 from candid.kernels import Deep, Kernel, Scale, networks_in
-from candid.likelihoods import Coregionalised, Gaussian, Likelihood, PartlyObserved
+from candid.likelihoods import (
+    Bernoulli,
+    Binomial,
+    Coregionalised,
+    Gaussian,
+    Likelihood,
+    NegativeBinomial,
+    PartlyObserved,
+)
 from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
 from candid.weights import Full
@@ -36,6 +45,8 @@ __all__ = ["FEW_ROWS", "JITTER", "Start", "common_lengthscale", "seen_by"]
 JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
 #: Up to this many rows hyper-parameters are fitted to the exact marginal likelihood.
 FEW_ROWS = 500
+# Likelihoods whose surrogates are far from the latent function where events are rare, or failures are.
+LEVELLED = (Bernoulli, Binomial, NegativeBinomial)
 # Amplitude of a kernel that should not matter.
 FAINT = 1e-6
 # A latent function that explains nearly all labels is made so many times larger, in variance, at most.
@@ -129,12 +140,12 @@ class Start:
         few_labels = surrogate.unit is not None and len(rows) <= FEW_ROWS
         with common_lengthscale(kernel) if few_labels else nullcontext():
             self._fit_gaussian(kernel, mean, noise, stand_ins)
-        if noise.noise is None:
-            return
-        self.likelihood.adopt(noise.noise.value, rows.y)
-        _shift(mean, (self.likelihood.surrogate(rows.y).targets - surrogate.targets).mean(0))
-        if surrogate.unit is not None:
-            _multiply(kernel, mean, (surrogate.unit / noise.noise.value).clamp(1.0, MOST_LOUDER).squeeze(-2))
+        if noise.noise is not None:
+            self.likelihood.adopt(noise.noise.value, rows.y)
+            if surrogate.unit is not None:
+                _multiply(kernel, mean, (surrogate.unit / noise.noise.value).clamp(1.0, MOST_LOUDER).squeeze(-2))
+        if isinstance(self.likelihood, LEVELLED):
+            _shift(mean, likeliest_shift(self.likelihood, rows, mean(rows.x), kernel.diagonal(rows.x).mT))
 
     def _fit_gaussian(self, kernel: Kernel, mean: Mean, likelihood: Gaussian, rows: Rows) -> None:
         fit = fit_by_evidence if len(rows) <= FEW_ROWS else fit_by_neighbours
