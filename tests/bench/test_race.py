@@ -153,12 +153,12 @@ def test_the_published_recipe_in_gpytorch(parts):
     assert kernel.nu == 2.5
     assert kernel.lengthscale.shape == (1, 2)
     assert training._model.variational_strategy.inducing_points.shape == (10, 2)
-    assert training._step._stepper.optimizer.param_groups[0]["lr"] == recipe["lr"] == 0.01
+    assert training._step._stepper.rate == recipe["lr"] == 0.01
     rates = []
     before = -np.mean(log_density(parts.y, *training.predict(parts.x)))
     for _ in range(8):
         training.train_epoch()
-        rates.append(training._step._stepper.optimizer.param_groups[0]["lr"])
+        rates.append(training._step._stepper.rate)
     # A tenth after half of the epochs, a hundredth after three quarters.
     np.testing.assert_allclose(rates, 4 * [0.01] + 2 * [0.001] + 2 * [0.0001])
     assert training.finished

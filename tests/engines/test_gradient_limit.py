@@ -111,7 +111,7 @@ def test_the_usual_length_is_part_of_the_state():
     assert isinstance(first, Adam)
     assert isinstance(second, Adam)
     for stepper in (first, second):
-        stepper.optimizer.param_groups[0]["params"][0].grad = torch.tensor([3.0, 4.0])
+        stepper.parameters[0].grad = torch.tensor([3.0, 4.0])
     first.advance(lambda: math.nan)
     second.restore(first.state())
     assert second.limit.usual == pytest.approx(5.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -40,7 +41,7 @@ class Mean(nn.Module, ABC):
         return {"type": type(self).__name__, "shape": [*self.batch_shape, self.n_features, self.n_outputs]}
 
     def _shape_at(self, x: Tensor) -> tuple[int, ...]:
-        chains = torch.broadcast_shapes(x.shape[:-2], self.batch_shape) if self.batch_shape else x.shape[:-2]
+        chains = np.broadcast_shapes(x.shape[:-2], self.batch_shape) if self.batch_shape else x.shape[:-2]
         return (*chains, x.shape[-2], self.n_outputs)
 
 

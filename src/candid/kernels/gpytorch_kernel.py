@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -123,7 +124,7 @@ class GPyTorchKernel(Kernel):
 
     def _stacked(self, evaluate: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
         """What ``evaluate(copy, *inputs)`` gives, each copy at those entries of the batch that are its own."""
-        leading = torch.broadcast_shapes(self.batch_shape, *(x.shape[:-2] for x in inputs))
+        leading = np.broadcast_shapes(self.batch_shape, *(x.shape[:-2] for x in inputs))
         flat = [(x / self.x_scale).expand(*leading, *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in inputs]
         owner = torch.arange(len(self.copies)).reshape(self.batch_shape).expand(leading).flatten()
         entries = [(owner == position).nonzero().flatten() for position in range(len(self.copies))]

@@ -131,5 +131,5 @@ def built_lengthscale(kernel: Kernel) -> Hyperparameter:
 
 def unit_diagonal(lengthscale: Tensor, x: Tensor) -> Tensor:
     """Ones, one per row of ``x`` and entry of the kernel's batch."""
-    # A sum has the shape and the dtype that both broadcast to, and finds them faster than torch.broadcast_shapes does.
+    # A sum has the shape and the dtype that both broadcast to, and finds them faster than a function for shapes does.
     return torch.ones_like(x[..., 0] + lengthscale[..., 0])

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -32,7 +33,7 @@ def low_rank_log_density(
 
     Leading dimensions broadcast. Meant for float64: where the diagonal is small, B is as ill-conditioned as C.
     """
-    batch = torch.broadcast_shapes(features.shape[:-2], diagonal.shape[:-1], residual.shape[:-1])
+    batch = np.broadcast_shapes(features.shape[:-2], diagonal.shape[:-1], residual.shape[:-1])
     n_features, n = features.shape[-2:]
     return _LowRankLogDensity.apply(  # pyright: ignore[reportReturnType]
         features.expand(*batch, n_features, n), diagonal.expand(*batch, n), residual.expand(*batch, n)

@@ -26,6 +26,7 @@ from functools import cache
 from importlib.util import find_spec
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -122,7 +123,7 @@ def condition_stationary(
     -----
     Where a covariance is singular to working precision, both results and their gradients are zero.
     """
-    batch = torch.broadcast_shapes(points.shape[:-2], lengthscale.shape[:-2], noise.shape[:-1], targets.shape[:-1])
+    batch = np.broadcast_shapes(points.shape[:-2], lengthscale.shape[:-2], noise.shape[:-1], targets.shape[:-1])
     noise, targets = (values.expand(*batch, points.shape[-2]) for values in (noise, targets))
     # Inside the function, gradients are never enabled.
     learns = torch.is_grad_enabled() and any(value.requires_grad for value in (lengthscale, noise, targets))

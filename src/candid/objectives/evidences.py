@@ -39,7 +39,7 @@ def marginal_likelihood(
     prior: JointPrior, likelihood: NoiseRows, y: Float[Tensor, "*#chains n p"], weight: Float[Tensor, "*#chains n"]
 ) -> Float[Tensor, "*chains"]:
     """log p(y) of all rows together, summed over independent outputs; of groups of rows, that of each group."""
-    noise = likelihood.variance.expand(torch.broadcast_shapes(likelihood.variance.shape, y.shape))
+    noise, _ = torch.broadcast_tensors(likelihood.variance, y)
     # log N(y; mu, K + diag(σ²/w))
     covariance = prior.covariance + torch.diag_embed((noise / weight.unsqueeze(-1)).mT)
     residual = (y - prior.mean).mT.expand(covariance.shape[:-1])
@@ -50,7 +50,7 @@ def sgpr(
     prior: LowRankPrior, likelihood: NoiseRows, y: Float[Tensor, "n p"], weight: Float[Tensor, " n"]
 ) -> Float[Tensor, "*chains"]:
     """The ELBO of all rows with the best q(v), summed over independent outputs."""
-    noise = likelihood.variance.expand(torch.broadcast_shapes(likelihood.variance.shape, y.shape))
+    noise, _ = torch.broadcast_tensors(likelihood.variance, y)
     # Σ_i w_i c_i/(2σ²)
     unexplained = 0.5 * (weight.unsqueeze(-1) * prior.residual / noise).sum((-2, -1))
     return _low_rank_density(prior, noise, y, weight) - unexplained
@@ -70,7 +70,7 @@ def chain_rule(
     prior: Marginal, likelihood: NoiseRows, y: Float[Tensor, "n p"], weight: Float[Tensor, " n"]
 ) -> Float[Tensor, "*chains"]:
     """What rows add to log p(y), each given the rows before it, summed over independent outputs."""
-    noise = likelihood.variance.expand(torch.broadcast_shapes(likelihood.variance.shape, y.shape))
+    noise, _ = torch.broadcast_tensors(likelihood.variance, y)
     # log N(y; mean, variance + σ²/w)
     total = prior.variance + noise / weight.unsqueeze(-1)
     densities = -0.5 * ((2 * torch.pi * total).log() + (y - prior.mean).square() / total)

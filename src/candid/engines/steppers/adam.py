@@ -9,17 +9,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from candid.engines.steppers.base import Evaluate, TorchStepper
+from candid.engines.steppers.base import Evaluate, Stepper
 from candid.engines.steppers.limit import GradientLimit
 
 __all__ = ["Adam", "DampedAdam"]
 
+# What the past counts in running averages of gradients, and of their squares.
+BETA_1, BETA_2 = 0.9, 0.999
 
-class Adam(TorchStepper):
+
+class Adam(Stepper):
     """Adam (Kingma and Ba 2015), fused: for M×M parameters the update is memory-bound.
 
     A weight decay λ adds λ times the parameter to its gradient, as for a penalty of ½λ of the sum of squares. A
     ``limit`` is how many times their usual length gradients may have (:class:`GradientLimit`).
+
+    It is torch's own update without torch's optimizer around it: the checks before each step take longer than the step,
+    and the first one of a process would import torch's compiler, which takes seconds.
     """
 
     needs_one_gradient = True
@@ -29,49 +35,57 @@ class Adam(TorchStepper):
     def __init__(
         self, parameters: Sequence[nn.Parameter], lr: float, weight_decay: float = 0.0, limit: float = math.inf
     ) -> None:
-        self.optimizer = torch.optim.Adam(parameters, lr=lr, eps=self.damping, weight_decay=weight_decay, fused=True)
+        self.parameters, self.rate, self.weight_decay = list(parameters), lr, weight_decay
         self.limit = GradientLimit(limit)
+        # Of parameters that have moved, by their position.
+        self.moments: dict[int, dict[str, Tensor]] = {}
+
+    def set_rate(self, rate: float) -> None:
+        self.rate = rate
 
     def advance(self, evaluate: Evaluate) -> float:
-        settings = self.optimizer.param_groups[0]
-        moving = [parameter for parameter in settings["params"] if parameter.grad is not None]
-        if not moving:
-            return float("nan")
-        self.limit.shorten(moving)
-        memory = [self.optimizer.state[parameter] for parameter in moving]
-        if all(memory):
-            self._move(moving, memory, settings)
-        else:
-            # The first step makes the memory.
-            self.optimizer.step()
+        moving = {place: entry for place, entry in enumerate(self.parameters) if entry.grad is not None}
+        if moving:
+            self.limit.shorten(list(moving.values()))
+            self._move(moving)
         return float("nan")
 
     @torch.no_grad()
-    def _move(self, moving: list[nn.Parameter], memory: list[dict[str, Tensor]], settings: dict[str, Any]) -> None:
-        """What the optimizer's own step does, without the checks before it, which take longer than the update."""
+    def _move(self, moving: Mapping[int, nn.Parameter]) -> None:
+        memory = [self.moments.get(place) or self._begin(place) for place in moving]
         steps = [entry["step"] for entry in memory]
         torch._foreach_add_(steps, 1)
         torch._fused_adam_(  # pyright: ignore[reportCallIssue]
-            moving,  # pyright: ignore[reportArgumentType]
-            [parameter.grad for parameter in moving],  # pyright: ignore[reportArgumentType]
+            list(moving.values()),  # pyright: ignore[reportArgumentType]
+            [parameter.grad for parameter in moving.values()],  # pyright: ignore[reportArgumentType]
             [entry["exp_avg"] for entry in memory],
             [entry["exp_avg_sq"] for entry in memory],
             [],
             steps,
-            amsgrad=settings["amsgrad"],
-            beta1=settings["betas"][0],
-            beta2=settings["betas"][1],
-            lr=settings["lr"],
-            weight_decay=settings["weight_decay"],
-            eps=settings["eps"],
-            maximize=settings["maximize"],
+            amsgrad=False,
+            beta1=BETA_1,
+            beta2=BETA_2,
+            lr=self.rate,
+            weight_decay=self.weight_decay,
+            eps=self.damping,
+            maximize=False,
         )
 
+    def _begin(self, place: int) -> dict[str, Tensor]:
+        """The memory of a parameter that moves for the first time."""
+        parameter = self.parameters[place]
+        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
+        moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+        return self.moments.setdefault(place, {"step": step, **moments})
+
     def state(self) -> dict[str, Any]:
-        return {**super().state(), "usual_length": self.limit.usual}
+        return {**super().state(), "optimizer": self.moments, "usual_length": self.limit.usual}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         super().restore(state)
+        for place, kept in state["optimizer"].items():
+            for name, tensor in self._begin(int(place)).items():
+                tensor.copy_(kept[name])
         self.limit.usual = state.get("usual_length")
 
 

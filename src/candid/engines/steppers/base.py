@@ -6,10 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import torch
 from torch import nn
 
-__all__ = ["Evaluate", "Stepper", "TorchStepper"]
+__all__ = ["Evaluate", "Stepper"]
 
 #: Evaluates the loss, leaves its gradients in the parameters and returns its value: a Moment, in the loop.
 Evaluate = Callable[[], float]
@@ -48,21 +47,3 @@ class Stepper(ABC):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.converged = bool(state["converged"])
-
-
-class TorchStepper(Stepper):
-    """A stepper around one of torch's optimizers."""
-
-    optimizer: torch.optim.Optimizer
-
-    def set_rate(self, rate: float) -> None:
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "optimizer": self.optimizer.state_dict()["state"]}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        super().restore(state)
-        entries = {int(position): entry for position, entry in state["optimizer"].items()}
-        self.optimizer.load_state_dict({"state": entries, "param_groups": self.optimizer.state_dict()["param_groups"]})

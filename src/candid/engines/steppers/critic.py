@@ -27,12 +27,11 @@ class CriticAdam(Adam):
 
     def advance(self, evaluate: Evaluate) -> float:
         assert isinstance(evaluate, Moment)
-        critics = self.optimizer.param_groups[0]["params"]
-        for parameter in critics:
+        for parameter in self.parameters:
             parameter.grad = None
         layers = [part for part in evaluate.problem.modules() if isinstance(part, Implicit)]
         for layer in layers:
             layer.observe()
         with torch.enable_grad():
-            torch.stack([layer.contrast() for layer in layers]).sum().backward(inputs=critics)
+            torch.stack([layer.contrast() for layer in layers]).sum().backward(inputs=self.parameters)
         return super().advance(evaluate)

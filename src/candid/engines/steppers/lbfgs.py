@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from inspect import unwrap
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from candid.engines.steppers.base import Evaluate, TorchStepper
+from candid.engines.steppers.base import Evaluate, Stepper
 from candid.linalg import NotPositiveDefinite
 
 __all__ = ["LBFGS"]
@@ -18,7 +20,15 @@ __all__ = ["LBFGS"]
 FORBIDDEN = 1e10
 
 
-class LBFGS(TorchStepper):
+class _Optimizer(torch.optim.LBFGS):
+    """Torch's optimizer without what tells its compiler to leave these alone: that would import it, for seconds."""
+
+    add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
+    state_dict = unwrap(torch.optim.Optimizer.state_dict)
+    load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
+
+
+class LBFGS(Stepper):
     """Limited-memory BFGS with a line search by the strong Wolfe conditions, for smooth objectives of all rows.
 
     One step is a few iterations. A point at which the loss cannot be evaluated counts as very bad, so the line search
@@ -31,7 +41,7 @@ class LBFGS(TorchStepper):
     evaluations_per_iteration = 25
 
     def __init__(self, parameters: Sequence[nn.Parameter], lr: float) -> None:
-        self.optimizer = torch.optim.LBFGS(
+        self.optimizer = _Optimizer(
             parameters,
             lr=1.0,
             max_iter=self.iterations_per_step,
@@ -66,6 +76,14 @@ class LBFGS(TorchStepper):
         loss = float(self.optimizer.step(careful))
         self.converged = self._iterations() - before < self.iterations_per_step
         return loss
+
+    def state(self) -> dict[str, Any]:
+        return {**super().state(), "optimizer": self.optimizer.state_dict()["state"]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        super().restore(state)
+        entries = {int(position): entry for position, entry in state["optimizer"].items()}
+        self.optimizer.load_state_dict({"state": entries, "param_groups": self.optimizer.state_dict()["param_groups"]})
 
     def _gradients(self) -> list[Tensor]:
         return [parameter.grad for parameter in self.parameters if parameter.grad is not None]
