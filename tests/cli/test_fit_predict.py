@@ -106,6 +106,13 @@ def test_models_from_python(candid, write, tmp_path):
         (["fit", "cars.csv", "--set", "n_inducing"], "--set takes key=value"),
         (["fit", "cars.csv", "--target", "price", "--set", "n_inducing=many"], "n_inducing"),
         (["fit", "cars.csv", "--target", "price", "--method", "exakt"], "did you mean exact"),
+        (["fit", "cars.csv", "--target", "price", "--method", "pgvi"], "pgvi is for classification"),
+        (["fit", "cars.csv", "--target", "price", "--set", "task=classification"], "commands are for regression"),
+        (
+            ["fit", "cars.csv", "--target", "price", "--method", "svgp-dkl", "--set", "features=(8, 'a')"],
+            "of the wrong kind: features are a name",
+        ),
+        (["compare", "cars.csv", "--target", "price", "--methods", "svgp,pgvi"], "pgvi is for classification"),
         (["predict", "none.candid", "cars.csv"], "there is no model file none.candid"),
         (["predict", "cars.csv", "cars.csv"], "not a candid model"),
     ],

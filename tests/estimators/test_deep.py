@@ -8,6 +8,8 @@ import torch
 
 import candid
 from candid import SparseGPRegressor, make_gp
+from candid.estimators.fingerprint import checkpoint_of
+from candid.estimators.inputs import Table
 from candid.families import Centred, Conditional, Decoupled, Embedded, Inducing, NetworkMean
 from candid.kernels import RBF, Deep, Network, networks_in
 from candid.metrics import coverage, nll
@@ -280,6 +282,18 @@ def test_a_checkpoint_belongs_to_a_network(tmp_path):
     broken_off()
     again = fitted(checkpoint_dir=str(tmp_path))
     np.testing.assert_array_equal(again.predict(X), whole.predict(X))
+
+
+def test_a_checkpoint_knows_the_code_of_a_network(tmp_path):
+    def network(activation):
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(X.shape[1], 4), activation(), torch.nn.Linear(4, 2))
+
+    def key(activation):
+        gp = make_gp("svgp-dkl", features=network(activation), checkpoint_dir=str(tmp_path))
+        return checkpoint_of(gp, Table(X, Y[:, None], np.ones(len(X)), None, vector=True), []).path
+
+    assert key(torch.nn.Tanh) == key(torch.nn.Tanh) != key(torch.nn.ReLU)
 
 
 @pytest.mark.parametrize("name", ["svgp-dkl", "ppgpr-dkl", "svgp-dcdkl", "ppgpr-meandkl", "nnppgpr"])

@@ -405,3 +405,12 @@ class TestHostileHeaders:
 def test_published_recipes_can_be_saved(table, new_rows, tmp_path):
     gp = make_gp("svgp", recipe="paper", n_inducing=10, max_epochs=2, random_state=0).fit(*table)
     assert_same_predictions(gp, saved_and_loaded(gp, tmp_path / "model.candid"), new_rows[0])
+
+
+def test_numbers_of_numpy_are_numbers(table, tmp_path):
+    prior = Gamma(np.int64(2), np.float32(1))
+    quick = {"n_inducing": 5, "max_epochs": 1, "verbose": False, "checkpoint_dir": str(tmp_path)}
+    plain = make_gp("svgp", **quick, lr=np.float32(0.01), priors={"lengthscale": prior}).fit(*table)
+    assert saved_and_loaded(plain, tmp_path / "plain.candid").priors == {"lengthscale": Gamma(2, 1.0)}
+    deep = make_gp("svgp-dkl", **quick, features=(np.int64(4), np.int64(2))).fit(*table)
+    assert saved_and_loaded(deep, tmp_path / "deep.candid").features == (4, 2)

@@ -1,4 +1,4 @@
-"""Standardisation of columns with gaps."""
+"""Standardisation of columns with gaps, and of constant ones."""
 
 from __future__ import annotations
 
@@ -18,6 +18,15 @@ def test_columns_that_are_missing_where_others_are_large():
     np.testing.assert_allclose(found.shift, [first.mean(), 100], atol=0.6)
     np.testing.assert_allclose(found.scale, [1, 20], rtol=0.03)
     assert abs(np.nanmean(values[:, 1]) - 100) > 8
+
+
+def test_constant_columns_keep_their_unit_however_long_they_are():
+    """A mean of many equal numbers is not that number, and what is left of it is no deviation."""
+    for n_rows in (3, 230, 1227, 20_000):
+        for n_columns in (1, 2, 8):
+            found = Standardizer.fit(np.full((n_rows, n_columns), 5.3), np.ones(n_rows))
+            np.testing.assert_array_equal(found.scale, 1)
+            np.testing.assert_array_equal(found.shift, 5.3)
 
 
 def test_gaps_in_a_constant_column():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from candid.metrics import coverage, crps, mrmse, nll, noise_share, rmse, summary
-from candid.predictive import PredictiveMixture, PredictiveNormal
+from candid.predictive import PredictiveBernoulli, PredictiveMixture, PredictiveNormal
 
 RNG = np.random.default_rng(0)
 Y = RNG.normal(size=(30, 2))
@@ -19,6 +19,12 @@ def test_scores_average_over_outputs_and_rows(p):
     probability = p.cdf(Y)
     assert coverage(Y, p, 0.5) == pytest.approx(np.mean((probability > 0.25) & (probability < 0.75)), rel=1e-13)
     assert noise_share(p) == pytest.approx(np.mean(0.16 / p.std**2), rel=1e-13)
+
+
+def test_classes_have_metrics_of_their_own():
+    p = PredictiveBernoulli([0.8, 0.5], ["no", "yes"])
+    with pytest.raises(ValueError, match="log_loss, error_rate and auc"):
+        summary(["no", "yes"], p)
 
 
 @pytest.mark.parametrize("metric", [nll, crps, rmse, mrmse, coverage, lambda y, p, **k: noise_share(p, **k)])

@@ -42,7 +42,7 @@ def compare(
     if not names:
         raise ValueError("--methods names no method; 'candid methods' lists them")
     for name in names:
-        find_method(name)
+        find_method(name).estimator_for("regression")
     if not 0 < test_fraction < 1:
         raise ValueError(f"--test-fraction must lie between 0 and 1, got {test_fraction:g}")
     console = output()

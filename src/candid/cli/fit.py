@@ -16,6 +16,7 @@ from candid.estimators import make_gp
 
 __all__ = ["fit"]
 
+REGRESSION = "regression"
 WORDS = {"true": True, "false": False, "none": None, "null": None}
 
 
@@ -32,7 +33,10 @@ def fit(
 ) -> None:
     """Fit one method on all rows of a table and save the model."""
     parameters: dict[str, Any] = {"random_state": seed, "time_budget": time_budget, "verbose": False}
-    gp = make_gp(method, **{**parameters, **dict(_parsed(setting) for setting in settings or ())})
+    parameters |= dict(_parsed(setting) for setting in settings or ())
+    if parameters.pop("task", REGRESSION) != REGRESSION:
+        raise ValueError("commands are for regression; for classes use candid.make_gp(…, task='classification')")
+    gp = make_gp(method, task=REGRESSION, **parameters)
     console = output()
     rows = training_rows(console, data, target)
 
@@ -41,7 +45,12 @@ def fit(
 
     start = time.perf_counter()
     with collected_warnings() as said, working(f"Fitting {method} …") as tell:
-        gp.set_params(callbacks=(on_epoch,)).fit(rows.X, rows.y)
+        try:
+            gp.set_params(callbacks=(on_epoch,)).fit(rows.X, rows.y)
+        except TypeError as error:
+            if not settings:
+                raise
+            raise ValueError(f"a value of --set is of the wrong kind: {error}") from error
     for text in said:
         note(console, text)
     model.parent.mkdir(parents=True, exist_ok=True)

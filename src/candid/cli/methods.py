@@ -11,7 +11,7 @@ __all__ = ["methods"]
 
 
 def methods() -> None:
-    """List the methods that --method and --methods accept."""
+    """List all methods; --method and --methods accept those for regression."""
     table = result_table("Methods", "name", "what it is", "for", "cost", "published in", numbers=False)
     table.columns[0].no_wrap = True
     for row in all_methods():

@@ -47,7 +47,8 @@ def train(
     callbacks: Sequence[Callback] = (),
     progress: ProgressBar | None = None,
 ) -> list[dict[str, Any]]:
-    """Minimise the problem's loss in place and return the history, one record for each epoch.
+    """Minimise the problem's loss in place and return the history: one record for each epoch, and one more, with the
+    loss of the start, where training has ended above it and the model went back.
 
     If the plan says so, samples are drawn from there; the problem keeps them.
 
@@ -272,7 +273,7 @@ class _Run:
             "epoch": math.ceil(state.step / self.per_epoch),
             "step": state.step,
             "loss": loss + self.plan.offset,
-            "lr": rate,
+            "lr": float(rate),
             "seconds": self.plan.spent + state.seconds,
         }
 

@@ -280,14 +280,17 @@ def _encode(name: str, value: Any, tensors: dict[str, Tensor]) -> Any:
         tensors |= {f"parameter.{name}.{key}": tensor for key, tensor in module.state_dict().items()}
         return {kind: module.to_spec(), "tensors": f"parameter.{name}."}
     if type(value).__name__ in PRIORS and isinstance(value, PRIORS[type(value).__name__]):
-        return {"prior": type(value).__name__, "values": asdict(value)}
+        values = {key: _encode(key, entry, tensors) for key, entry in asdict(value).items()}
+        return {"prior": type(value).__name__, "values": values}
     if isinstance(value, dict):
         return {"dict": {key: _encode(f"{name}.{key}", entry, tensors) for key, entry in value.items()}}
-    if isinstance(value, (list, tuple)) and all(isinstance(entry, (str, int, *PRIORS.values())) for entry in value):
+    if isinstance(value, (list, tuple)) and all(
+        isinstance(entry, (str, int, np.integer, *PRIORS.values())) for entry in value
+    ):
         return {"tuple": [_encode(name, entry, tensors) for entry in value]}
     if isinstance(value, np.random.RandomState):
         return None
-    tensors[f"parameter.{name}"] = torch.as_tensor(np.asarray(value, dtype=np.float64))
+    tensors[f"parameter.{name}"] = torch.as_tensor(np.array(value, dtype=np.float64))
     return {"array": f"parameter.{name}"}
 
 

@@ -14,6 +14,7 @@ import torch
 from candid.engines import Checkpoint
 from candid.estimators.inputs import Table
 from candid.kernels import Kernel, adopt, is_gpytorch
+from candid.kernels.code import describe_code
 
 __all__ = ["checkpoint_of"]
 
@@ -49,7 +50,8 @@ def _describe(value: Any, digest: Any) -> None:
         _describe(adopt(value), digest)
     elif isinstance(value, torch.nn.Module):
         tensors = {name: tensor.cpu().numpy() for name, tensor in value.state_dict().items()}
-        _describe([value.to_spec() if isinstance(value, Kernel) else None, tensors], digest)
+        told = value.to_spec() if isinstance(value, Kernel) else describe_code(value.modules())
+        _describe([told, tensors], digest)
     elif isinstance(value, dict):
         for key in sorted(value):
             _describe([key, value[key]], digest)

@@ -95,5 +95,7 @@ class LikelihoodChoice(SeveralOutputs):
         x = self._inputs(X)
         if self.likelihood in COUNTS and alpha is not None:
             raise ValueError(f"alpha is a variance of normal noise; likelihood={self.likelihood!r} has none")
+        if self.likelihood != "binomial" and n_trials is not None:
+            raise ValueError(f"n_trials is for binomial counts; likelihood={self.likelihood!r} has no trials")
         name, known = ("n_trials", n_trials) if self.likelihood == "binomial" else ("alpha", alpha)
         return self._distribution(x, name, known)

@@ -31,8 +31,9 @@ class Standardizer:
     def fit(cls, values: np.ndarray, weight: np.ndarray) -> Standardizer:
         """Weighted mean and standard deviation; a constant column is centred and keeps its unit.
 
-        Columns are divided by their largest entry first, so that no square overflows. Entries that are NaN are
-        expected to be what the others of their row say; every column has others.
+        Columns are divided by their largest entry first, so that no square overflows, and the first row is subtracted,
+        so that what is constant is zero. Entries that are NaN are expected to be what the others of their row say;
+        every column has others.
         """
         missing = np.isnan(values)
         if missing.any():
@@ -40,11 +41,12 @@ class Standardizer:
         largest = np.abs(values).max(axis=0)
         largest = np.where(largest > 0, largest, 1.0)
         shares = weight / weight.sum()
-        unit = values / largest
-        mean = shares @ unit
-        std = np.sqrt(shares @ (unit - mean) ** 2)
+        first = values[0] / largest
+        rest = values / largest - first
+        mean = shares @ rest
+        std = np.sqrt(shares @ (rest - mean) ** 2)
         constant = std <= 10 * np.finfo(np.float64).eps
-        return cls(mean * largest, np.where(constant, 1.0, std * largest))
+        return cls((first + mean) * largest, np.where(constant, 1.0, std * largest))
 
     @classmethod
     def _fit_incomplete(cls, values: np.ndarray, missing: np.ndarray, weight: np.ndarray) -> Standardizer:

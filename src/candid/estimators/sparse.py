@@ -160,7 +160,7 @@ class SparseGPRegressor(SparseGP, LikelihoodChoice):
         A of coregionalised outputs, in units of y. Their latent functions have no units, and neither has the amplitude
         of ``kernel_``.
     history_ : list of dict
-        One record for each epoch.
+        One record for each epoch, and one more where training has ended above its start and the model went back.
     jitter_ : float
         Share of the kernel's diagonal that factorisations needed.
     n_features_in_, feature_names_in_

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -160,11 +161,10 @@ def adopt_network(features: Any, seed: int = 0) -> Features:
         return features
     if may_be_network(features):
         return ForeignNetwork(features)
-    if isinstance(features, Sequence) and all(isinstance(width, int) for width in features):
-        return Network(features, seed=seed)
+    if isinstance(features, Sequence) and all(isinstance(width, Integral) for width in features):
+        return Network([int(width) for width in features], seed=seed)
     raise TypeError(
-        f"features are a name ({', '.join(PRESETS)}), the widths of layers or a torch module, "
-        f"got {type(features).__name__}"
+        f"features are a name ({', '.join(PRESETS)}), the widths of layers or a torch module, got {features!r}"
     )
 
 

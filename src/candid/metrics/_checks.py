@@ -12,6 +12,10 @@ __all__ = ["average", "row_weights", "scale_of", "targets"]
 
 def targets(y: ArrayLike, p: Predictive) -> np.ndarray:
     """``y`` in the shape of the predictions, one value per entry and none missing."""
+    if not isinstance(p, Predictive):
+        raise ValueError(
+            f"{type(p).__name__} is no distribution of real numbers; for classes there are log_loss, error_rate and auc"
+        )
     values = np.asarray(y, dtype=np.float64)
     if len(p) == 0:
         raise ValueError("there are no rows to score")

@@ -23,8 +23,8 @@ def named_predictions(predictions: Predictive | Mapping[str, Predictive]) -> tup
     for name, p in named.items():
         if not isinstance(p, Predictive):
             raise TypeError(
-                f"the predictions of {name!r} are {type(p).__name__}, not a predictive distribution; "
-                "gp.predict_distribution(X) gives one"
+                f"the predictions of {name!r} are {type(p).__name__}, not a predictive distribution of real numbers; "
+                "gp.predict_distribution(X) of a regressor gives one"
             )
     rows = {name: len(p) for name, p in named.items()}
     if len(set(rows.values())) > 1:

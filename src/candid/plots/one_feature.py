@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
 from candid.plots.style import BESIDE, INK, OKABE_ITO, dress, new_axes
+from candid.predictive import Predictive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,6 +54,8 @@ def fit_1d(gp: Any, X: ArrayLike, y: ArrayLike, ax: Axes | None = None) -> Axes:
         # A model that was fitted on a data frame may be asked by number.
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         p = gp.predict_distribution(grid[:, None])
+    if not isinstance(p, Predictive):
+        raise ValueError(f"fit_1d draws real numbers, and {type(gp).__name__} predicts classes")
     mean, latent = p.mean.reshape(GRID), ndtri((1 + LEVEL) / 2) * p.latent_std.reshape(GRID)
     lower, upper = (end.reshape(GRID) for end in p.interval(LEVEL))
 

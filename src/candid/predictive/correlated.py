@@ -79,6 +79,8 @@ class PredictiveCorrelated(Predictive):
     def log_prob(self, y: ArrayLike) -> np.ndarray:
         """Log density of the outputs of each row together, ``(N,)``; NaN in ``y`` is an output that is not known."""
         values = np.asarray(y, dtype=np.float64)
+        if not values.ndim:
+            values = np.full(self.shape, values)
         if values.shape != self.shape:
             raise ValueError(f"y has shape {values.shape}, but the predictions have shape {self.shape}")
         return self._log_prob(values)
