@@ -10,7 +10,7 @@ import numpy as np
 from candid.bench.markdown import number, table
 from candid.bench.runner import Outcome
 from candid.plots import leading_weights
-from candid.plots.style import new_axes
+from candid.plots.style import dress, new_axes
 
 __all__ = ["draw_weights", "learned_weights", "weight_table"]
 
@@ -42,7 +42,7 @@ def draw_weights(outcomes: Sequence[Outcome]) -> Any:
     panels = figure.subplots(len(groups), squeeze=False).flatten()
     for ((_, method, _), weights), panel in zip(groups.items(), panels, strict=True):
         leading_weights(weights, N_LEADING, panel)
-        panel.set_title(f"{method}: {panel.get_title('left').lower()}", loc="left")
+        dress(panel, f"{method}: {panel.get_title('left').lower()}", panel.get_xlabel(), panel.get_ylabel())
     return figure
 
 
