@@ -196,6 +196,12 @@ def test_rare_counts_are_predicted_to_be_rare(kind, likelihood, n_trials):
     assert gp.predict(X).mean() == pytest.approx(y.mean(), rel=0.1)
 
 
+def test_only_binomial_counts_have_trials(latent):
+    gp = quick(max_epochs=1).fit(*latent)
+    with pytest.raises(ValueError, match="n_trials is for binomial counts"):
+        gp.predict_distribution(latent[0], n_trials=3)
+
+
 def test_labels_that_are_rare():
     rng = np.random.default_rng(1)
     X, y = rng.normal(size=(150, 2)), rng.random(150) < 0.05

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas
 import pytest
 from scipy.stats import multivariate_normal
 from sklearn.base import clone
@@ -161,6 +162,14 @@ def test_equal_rows_are_one_row_of_their_total_weight(gaps):
     other = np.vstack([Y, np.where([[True, False]], np.nan, Y[complete])])
     model.set_params(max_epochs=0).fit(np.vstack([X, X[complete]]), other)
     assert len(model._fitted.training) == 121
+
+
+def test_missing_entries_of_pandas(gaps):
+    model, (X, Y) = clone(MODELS["predictive"]).set_params(max_epochs=1), gaps
+    nullable = pandas.DataFrame(Y).astype("Float64")
+    assert nullable.isna().to_numpy().any()
+    expected = clone(model).fit(X, Y).predict(X)
+    np.testing.assert_array_equal(model.fit(X, nullable).predict(X), expected)
 
 
 def test_rows_without_any_target_are_left_out(gaps):

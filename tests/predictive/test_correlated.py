@@ -40,6 +40,11 @@ def test_the_density_is_that_of_all_outputs_together(n_sites):
     assert nll(y, p) == pytest.approx(-p.log_prob(y).mean() / P)
 
 
+def test_one_number_is_one_for_every_entry():
+    p = PredictiveCorrelated(*parts())
+    np.testing.assert_array_equal(p.log_prob(0.3), p.log_prob(np.full((N, P), 0.3)))
+
+
 def test_an_output_that_is_not_known_is_left_out():
     given, y = parts(), np.random.default_rng(2).standard_normal((N, P))
     expected = naive_log_prob(y, *given, outputs=(0, 2))

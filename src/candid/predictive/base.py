@@ -73,7 +73,10 @@ class Predictive(Frozen, ABC):
         return self._crps(self._targets(y))
 
     def z_score(self, y: ArrayLike) -> np.ndarray:
-        """``Φ⁻¹(F(y))``: standard normal if the predictions are calibrated; accurate far into both tails."""
+        """``Φ⁻¹(F(y))``: standard normal if the predictions are calibrated; accurate far into both tails.
+
+        Those of Student's t noise are, as far as one in 10⁹ lies beyond ``y``.
+        """
         return self._z_score(self._targets(y))
 
     def quantile(self, q: ArrayLike) -> np.ndarray:
