@@ -171,6 +171,19 @@ def test_more_rows(gp, table):
     torch.testing.assert_close(after, middle, rtol=0, atol=0.1)
 
 
+@pytest.mark.parametrize("widths", [(), (2,)])
+def test_few_more_rows_leave_points_where_they_are(widths, table):
+    """Where there are fewer points than were asked for, too: there is no room for twice as many."""
+    X, y = table
+    gp = BayesianGPRegressor(**{**SHORT, "n_inducing": 200, "hidden_widths": widths}).fit(X[:-3], y[:-3])
+    middle = gp._fitted.problem.middle().family
+    before = (middle.layers[0] if widths else middle).points.detach()
+    gp.set_params(burn_in=0, n_samples=1, thin=1).partial_fit(X[-3:], y[-3:])
+    after = torch.as_tensor(gp.samples_["hidden.0.z" if widths else "z"][0, 0])
+    # Those of a single layer are improved a little before sampling; new points would be as many as there are rows.
+    torch.testing.assert_close(after.reshape(before.shape), before, rtol=0, atol=0.5)
+
+
 def test_a_fit_that_was_killed_goes_on_bit_for_bit(table, tmp_path, monkeypatch):
     monkeypatch.setattr("candid.engines.checkpoint.SHARE_OF_TIME", 1e9)
     options = {**SHORT, "hidden_widths": ("D",), "sample": ("u",), "optimizer": "window", "batch_size": 16}

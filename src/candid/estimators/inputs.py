@@ -184,8 +184,10 @@ def _check_columns(table: Table) -> None:
 def _without_gaps(y: Any) -> tuple[Any, np.ndarray | None]:
     """Several targets with zeros where an entry is missing, and where that is; anything else as it is."""
     try:
-        # Columns of pandas that may be empty say so by an object of their own.
-        values = y.to_numpy(np.float64, na_value=np.nan) if hasattr(y, "convert_dtypes") else np.array(y)
+        values = np.array(y)
+        if values.dtype.kind == "O" and hasattr(y, "convert_dtypes"):
+            # Columns of pandas that may have missing entries hold an object of their own there.
+            values = y.to_numpy(np.float64, na_value=np.nan)
         if values.dtype.kind == "c":
             return y, None
         values = values.astype(np.float64, copy=False)
