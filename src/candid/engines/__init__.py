@@ -13,12 +13,14 @@ from candid.engines.nearby import changes_nearby
 from candid.engines.output_noise import match_output_noise
 from candid.engines.problem import Problem
 from candid.engines.progress import ProgressBar
+from candid.engines.resolution import JITTER
 from candid.engines.rows import Rows, n_batches
 from candid.engines.sampling import Sampling
 from candid.engines.schedules import SCHEDULES
 from candid.engines.small_model import SMALL_POINTS, fit_small
 
 __all__ = [
+    "JITTER",
     "SCHEDULES",
     "SMALL_POINTS",
     "Checkpoint",

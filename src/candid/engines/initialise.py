@@ -18,6 +18,7 @@ from torch import Tensor
 
 from candid.engines.loop import Callback, Plan, train
 from candid.engines.problem import Problem
+from candid.engines.resolution import Resolvable
 from candid.engines.rows import Rows, n_batches
 from candid.families import Exact, Inducing, Mean, Neighbours
 from candid.kernels import Kernel
@@ -157,6 +158,7 @@ def _fit(
     callbacks: Sequence[Callback] = (),
 ) -> None:
     """Train in float64, keep the result away from where nothing can be learned, and go back to ``dtype``."""
+    problem.prior = Resolvable(problem.prior, problem.family.kernel, likelihood, rows, dtype)
     train(problem.double(), rows, plan, callbacks=callbacks)
     _keep_lengths(problem.family.kernel, rows.x)
     _leave_floor(likelihood)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from candid.estimators.start import JITTER
+from candid.engines import JITTER
 from candid.families import Inducing, Mean, make_mean
 from candid.kernels import Kernel
 from candid.parameters import hyperparameters

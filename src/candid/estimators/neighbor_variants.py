@@ -10,12 +10,11 @@ import numpy as np
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from candid.engines import Rows, fit_locally, place_points
+from candid.engines import JITTER, Rows, fit_locally, place_points
 from candid.estimators.core import gp_estimator
 from candid.estimators.fitting import Setting
 from candid.estimators.inputs import Table
 from candid.estimators.neighbor_parts import NeighborParts
-from candid.estimators.start import JITTER
 from candid.families import SWSGP, Family, Mean, Neighbours, Vecchia, metric_of, pick_search
 from candid.kernels import Kernel
 from candid.likelihoods import Sites

@@ -10,9 +10,10 @@ import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 from torch import Tensor
 
+from candid.engines import JITTER
 from candid.estimators.core import gp_estimator
 from candid.estimators.gp import GP
-from candid.estimators.start import JITTER, Start
+from candid.estimators.start import Start
 from candid.families import (
     Centred,
     Conditional,

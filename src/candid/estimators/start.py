@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from candid.engines import (
+    JITTER,
     SMALL_POINTS,
     Rows,
     fit_by_evidence,
@@ -39,10 +40,8 @@ from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
 from candid.weights import Full
 
-__all__ = ["FEW_ROWS", "JITTER", "Start", "common_lengthscale", "seen_by"]
+__all__ = ["FEW_ROWS", "Start", "common_lengthscale", "seen_by"]
 
-#: Share of the kernel's diagonal at which factorisations start.
-JITTER = {torch.float32: 1e-6, torch.float64: 1e-8}
 #: Up to this many rows hyper-parameters are fitted to the exact marginal likelihood.
 FEW_ROWS = 500
 # Likelihoods whose surrogates are far from the latent function where events are rare, or failures are.

@@ -5,7 +5,7 @@ from candid.likelihoods.base import Likelihood, Sites, Surrogate
 from candid.likelihoods.bernoulli import Bernoulli
 from candid.likelihoods.coregionalised import Coregionalised, CoregionalisedSites
 from candid.likelihoods.counts import Binomial, NegativeBinomial
-from candid.likelihoods.gaussian import Gaussian, GaussianRows, GaussianSites
+from candid.likelihoods.gaussian import NOISE_FLOOR, Gaussian, GaussianRows, GaussianSites
 from candid.likelihoods.normal_sites import matching_observations
 from candid.likelihoods.one_against_all import OneAgainstAll
 from candid.likelihoods.partly_observed import PartlyObserved
@@ -13,6 +13,7 @@ from candid.likelihoods.softmax import Softmax
 from candid.likelihoods.student_t import StudentT
 
 __all__ = [
+    "NOISE_FLOOR",
     "AuxiliarySites",
     "Bernoulli",
     "Binomial",

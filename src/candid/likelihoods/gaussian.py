@@ -13,10 +13,10 @@ from candid.likelihoods.base import Likelihood, Sites, Surrogate
 from candid.likelihoods.normal_rows import LOG_2PI, normal_terms
 from candid.parameters import positive
 
-__all__ = ["Gaussian", "GaussianRows", "GaussianSites"]
+__all__ = ["NOISE_FLOOR", "Gaussian", "GaussianRows", "GaussianSites"]
 
-# Smallest noise variance that can be learned, in units of the (standardised) target's variance: a model that believes
-# in less than one per cent of noise is ruined by the first row that disagrees.
+#: Smallest noise variance that can be learned, in units of the (standardised) target's variance: a model that believes
+#: in less than one per cent of noise is ruined by the first row that disagrees.
 NOISE_FLOOR = 1e-4
 
 
