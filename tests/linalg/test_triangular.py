@@ -19,7 +19,7 @@ from candid.linalg.triangular import (
     transposed_lower_times,
 )
 
-# Batch, size of L, columns. Blocks have three rows or more here, and systems of more than four are cut in halves.
+# Batch, size of L, columns. Blocks have three rows or more here; systems and inverses of more than four have halves.
 SHAPES = {
     "one number": ((), 1, 1),
     "one column": ((), 5, 1),
@@ -36,6 +36,7 @@ SHAPES = {
 def small_blocks(monkeypatch):
     monkeypatch.setattr(triangular, "LEAST_ROWS", 3)
     monkeypatch.setattr(triangular, "LARGEST_SYSTEM", 4)
+    monkeypatch.setattr(triangular, "LARGEST_INVERSE", 4)
 
 
 @pytest.fixture(params=SHAPES.values(), ids=SHAPES)
@@ -125,6 +126,7 @@ def test_matrices_that_are_stored_by_columns(draw):
 def test_congruence_is_as_accurate_as_two_solves_in_float32(monkeypatch):
     """With the factor of an RBF Gram matrix whose condition number is 10⁶."""
     monkeypatch.setattr(triangular, "LARGEST_SYSTEM", 16)
+    monkeypatch.setattr(triangular, "LARGEST_INVERSE", 16)
     points = torch.linspace(-2, 2, 120, dtype=torch.float64).unsqueeze(-1)
     gram = torch.exp(-0.5 * (points - points.mT).square()) + 1e-4 * torch.eye(120).double()
     lower = torch.linalg.cholesky(gram).float()

@@ -33,8 +33,8 @@ __all__ = [
 
 # More and thinner blocks would save a little more work, but threads would have to wait for each other more often.
 MOST_BLOCKS, LEAST_ROWS = 4, 100
-# Larger systems are cut in halves.
-LARGEST_SYSTEM = 512
+# Larger systems, and larger matrices that are inverted, are cut in halves.
+LARGEST_SYSTEM, LARGEST_INVERSE = 512, 160
 
 
 def solve_lower(lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch m n"]:
@@ -50,9 +50,17 @@ def solve_lower_transposed(
 
 
 def inverse_of(lower: Float[Tensor, "*batch m m"]) -> Float[Tensor, "*batch m m"]:
-    """L⁻¹, which is lower-triangular, too."""
-    identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device).expand_as(lower)
-    return _solve_from_right(lower, identity)
+    """L⁻¹, which is lower-triangular, too: with L = [L₁, 0; K, L₂] it is [L₁⁻¹, 0; −L₂⁻¹K L₁⁻¹, L₂⁻¹]."""
+    if lower.shape[-1] <= LARGEST_INVERSE:
+        identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device).expand_as(lower)
+        return _solve_from_right(lower, identity)
+    first, second = _halves(lower.shape[-1])
+    inverse = torch.zeros_like(lower)
+    for half in (first, second):
+        inverse[..., half, half] = inverse_of(lower[..., half, half])
+    corner = inverse[..., second, second] @ lower[..., second, first]
+    torch.matmul(corner.neg_(), inverse[..., first, first], out=inverse[..., second, first])
+    return inverse
 
 
 def _solve_from_right(lower: Tensor, x: Tensor) -> Tensor:
@@ -81,6 +89,10 @@ def half_congruence_with(
     return transposed_lower_times(inverse, lower_times(_half(symmetric), inverse, lower_half=True))
 
 
+def _halves(size: int) -> tuple[slice, slice]:
+    return slice(0, size // 2), slice(size // 2, size)
+
+
 def _half(symmetric: Tensor) -> Tensor:
     """Φ with Φ + Φᵀ = Σ: its lower triangle with half of the diagonal."""
     half = symmetric.tril()
@@ -94,7 +106,7 @@ def _write_congruence(lower: Tensor, symmetric: Tensor, result: Tensor) -> None:
         half = solve_lower_transposed(lower, _solve_from_right(lower, _half(symmetric)))
         torch.add(half, half.mT, out=result)
         return
-    first, second = slice(0, size // 2), slice(size // 2, size)
+    first, second = _halves(size)
     corner, bottom = lower[..., second, first], lower[..., second, second]
     # P₂
     _write_congruence(bottom, symmetric[..., second, second], result[..., second, second])

@@ -39,6 +39,9 @@ class Adam(Stepper):
         self.limit = GradientLimit(limit)
         # Of parameters that have moved, by their position.
         self.moments: dict[int, dict[str, Tensor]] = {}
+        # How often each has moved; side by side, because counting them one by one takes as long as the update.
+        device = self.parameters[0].device if self.parameters else None
+        self.counts = torch.zeros(len(self.parameters), dtype=torch.float32, device=device)
 
     def set_rate(self, rate: float) -> None:
         self.rate = rate
@@ -54,7 +57,10 @@ class Adam(Stepper):
     def _move(self, moving: Mapping[int, nn.Parameter]) -> None:
         memory = [self.moments.get(place) or self._begin(place) for place in moving]
         steps = [entry["step"] for entry in memory]
-        torch._foreach_add_(steps, 1)
+        if len(moving) == len(self.parameters):
+            self.counts.add_(1)
+        else:
+            torch._foreach_add_(steps, 1)
         torch._fused_adam_(  # pyright: ignore[reportCallIssue]
             list(moving.values()),  # pyright: ignore[reportArgumentType]
             [parameter.grad for parameter in moving.values()],  # pyright: ignore[reportArgumentType]
@@ -74,9 +80,8 @@ class Adam(Stepper):
     def _begin(self, place: int) -> dict[str, Tensor]:
         """The memory of a parameter that moves for the first time."""
         parameter = self.parameters[place]
-        step = torch.zeros((), dtype=torch.float32, device=parameter.device)
         moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
-        return self.moments.setdefault(place, {"step": step, **moments})
+        return self.moments.setdefault(place, {"step": self.counts[place], **moments})
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), "optimizer": self.moments, "usual_length": self.limit.usual}
