@@ -18,7 +18,7 @@ from torch import Tensor
 
 from candid.engines.loop import Callback, Plan, train
 from candid.engines.problem import Problem
-from candid.engines.resolution import Resolvable
+from candid.engines.resolution import JITTER, Resolvable
 from candid.engines.rows import Rows, n_batches
 from candid.families import Exact, Inducing, Mean, Neighbours
 from candid.kernels import Kernel
@@ -76,12 +76,17 @@ def fit_by_evidence(
     seed: int,
     max_epochs: int = 12,
     time_budget: float | None = None,
+    jitter: float | None = None,
 ) -> None:
-    """Move kernel, mean and noise, in place, to the maximum of the exact marginal likelihood of all rows."""
+    """Move kernel, mean and noise, in place, to the maximum of the exact marginal likelihood of all rows.
+
+    If there is to be a model with inducing points, its ``jitter`` limits the kernel (:class:`Resolvable`).
+    """
     every = rows.to(torch.float64)
     family = Exact(kernel, mean, every.x, likelihood.sites(every.y), every.weight)
     plan = Plan({"all": "lbfgs"}, max_epochs, batch_size=len(rows), time_budget=time_budget, seed=seed)
-    _fit(Problem(family, likelihood, "marginal_likelihood", prior=prior), every, plan, likelihood, rows.x.dtype)
+    problem = Problem(family, likelihood, "marginal_likelihood", prior=prior)
+    _fit(problem, every, plan, likelihood, rows.x.dtype, jitter)
 
 
 def fit_by_neighbours(
@@ -93,8 +98,11 @@ def fit_by_neighbours(
     seed: int,
     n_steps: int = 150,
     time_budget: float | None = None,
+    jitter: float | None = None,
 ) -> None:
     """Move kernel, mean and noise, in place, by some steps of the leave-one-out likelihood of nearest neighbours.
+
+    A ``jitter`` limits the kernel, as in :func:`fit_by_evidence`.
 
     A random choice of rows would be cheaper still, but rows of such a choice are far apart: they know little of short
     lengthscales and of the noise, and can take a wiggly function for a nearly linear one of huge amplitude.
@@ -111,7 +119,7 @@ def fit_by_neighbours(
         time_budget=time_budget,
         seed=seed,
     )
-    _fit(Problem(family, likelihood, "predictive", prior=prior), every, plan, likelihood, rows.x.dtype)
+    _fit(Problem(family, likelihood, "predictive", prior=prior), every, plan, likelihood, rows.x.dtype, jitter)
 
 
 def fit_points(
@@ -134,7 +142,7 @@ def fit_points(
     plan = Plan({"all": "lbfgs"}, max_epochs, batch_size=len(rows), time_budget=time_budget, seed=seed)
     dtype, given = rows.x.dtype, copy.deepcopy(likelihood).requires_grad_(False)
     problem = Problem(family, given, objective, {"prior": share}, prior)
-    _fit(problem, rows.to(torch.float64), plan, given, dtype, [_WhileItPays()])
+    _fit(problem, rows.to(torch.float64), plan, given, dtype, JITTER[dtype], [_WhileItPays()])
     family.to(dtype)
 
 
@@ -155,10 +163,12 @@ def _fit(
     plan: Plan,
     likelihood: Gaussian,
     dtype: torch.dtype,
+    jitter: float | None,
     callbacks: Sequence[Callback] = (),
 ) -> None:
     """Train in float64, keep the result away from where nothing can be learned, and go back to ``dtype``."""
-    problem.prior = Resolvable(problem.prior, problem.family.kernel, likelihood, rows, dtype)
+    if jitter is not None:
+        problem.prior = Resolvable(problem.prior, problem.family.kernel, likelihood, rows, jitter)
     train(problem.double(), rows, plan, callbacks=callbacks)
     _keep_lengths(problem.family.kernel, rows.x)
     _leave_floor(likelihood)

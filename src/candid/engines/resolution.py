@@ -40,17 +40,17 @@ class Resolvable(HyperPrior):
     kernel : Kernel
     likelihood : Gaussian
     rows : Rows
-    dtype : torch.dtype
-        That of the model, whose start may be fitted in another one.
+    jitter : float
+        That of the model, whose start may be fitted in another precision.
     """
 
     def __init__(
-        self, prior: HyperPrior | None, kernel: Kernel, likelihood: Gaussian, rows: Rows, dtype: torch.dtype
+        self, prior: HyperPrior | None, kernel: Kernel, likelihood: Gaussian, rows: Rows, jitter: float
     ) -> None:
         terms, places = ([], []) if prior is None else (prior.terms, prior.places)
         super().__init__(terms, places)
         # Not as modules: these parts belong to others.
-        self._parts, self._total, self._jitter = (kernel, likelihood), rows.total, JITTER[dtype]
+        self._parts, self._total, self._jitter = (kernel, likelihood), rows.total, jitter
         self._some = rows.x[:: -(-len(rows) // SOME_ROWS)]
         # No noise is taken to be smaller than one that is learned can be, in units of the targets.
         self._least_noise = NOISE_FLOOR * rows.y.var(0, correction=0).clamp_min(1.0)

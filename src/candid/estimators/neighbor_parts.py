@@ -91,8 +91,8 @@ class NeighborParts(GP):
         rows = setting.rows
         kernel, mean, likelihood, prior = self._parts(setting, seed)
         if setting.start is None and self.init == "warm":
-            start = Start(setting, likelihood, prior, seed, self.weight_decay, True, "kmeans", in_features=True)
-            start.fit(kernel, mean)
+            where = {"warm": True, "how": "kmeans", "in_features": True, "has_points": False}
+            Start(setting, likelihood, prior, seed, self.weight_decay, **where).fit(kernel, mean)
         elif setting.start is None:
             self._start_cold(kernel, mean, likelihood, rows, seed)
         family = self._family(setting, kernel, mean, make_sites(likelihood, rows.y, rows.weight, seed), seed)

@@ -87,6 +87,8 @@ class Start:
         How points are placed.
     in_features : bool
         Whether they are features of rows rather than rows.
+    has_points : bool
+        Whether there are any; if not, there is no jitter that limits how large a kernel may become.
     """
 
     setting: Setting
@@ -97,6 +99,7 @@ class Start:
     warm: bool
     how: str
     in_features: bool
+    has_points: bool = True
 
     def fit(self, kernel: Kernel, mean: Mean) -> None:
         """Move kernel, mean and noise, in place."""
@@ -148,7 +151,9 @@ class Start:
 
     def _fit_gaussian(self, kernel: Kernel, mean: Mean, likelihood: Gaussian, rows: Rows) -> None:
         fit = fit_by_evidence if len(rows) <= FEW_ROWS else fit_by_neighbours
-        fit(kernel, mean, likelihood, self.prior, rows, self.seed, time_budget=self._seconds(WARM_SHARE))
+        jitter = JITTER[rows.x.dtype] if self.has_points else None
+        seconds = self._seconds(WARM_SHARE)
+        fit(kernel, mean, likelihood, self.prior, rows, self.seed, time_budget=seconds, jitter=jitter)
 
     def _fit_deep(self, kernel: Kernel, mean: Mean) -> None:
         """With the network, in a small model."""
