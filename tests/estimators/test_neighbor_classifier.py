@@ -107,6 +107,14 @@ class TestQuality:
         added = gp.partial_fit(X[150:170], y[150:170])
         assert np.isfinite(nll(added, X[170:], y[170:]))
 
+    @pytest.mark.parametrize(("share", "n_rows"), [(0.3, 500), (0.1, 600), (0.03, 600)])
+    def test_labels_without_a_reason_are_predicted_as_often_as_they_are(self, share, n_rows):
+        generator = np.random.default_rng(1)
+        X, y = generator.normal(size=(n_rows, 2)), (generator.uniform(size=n_rows) < share).astype(int)
+        gp = NeighborGPClassifier(random_state=0, verbose=False).fit(X, y)
+        predicted = gp.predict_proba(generator.normal(size=(1000, 2)))[:, 1].mean()
+        assert predicted == pytest.approx(y.mean(), rel=0.2)
+
 
 class TestNeighbours:
     def test_the_number_of_neighbours_is_chosen(self, monkeypatch, two):

@@ -21,7 +21,7 @@ def test_neighbours_are_the_nearest_of_the_rows_before():
     family = vecchia(rows, 4, seed=2).family
     order = order_of(25).tolist()
     scale = family.rows.metric
-    found = family._near(rows.whole())
+    found = family.near(rows.whole())
     for row in range(25):
         earlier = order[: order.index(row)]
         distances = ((rows.x[earlier] - rows.x[row]) / scale).norm(dim=-1)
@@ -35,7 +35,7 @@ def test_marginals_and_gradients_with_a_few_neighbours(n_outputs):
     rows = random_rows(15, n_outputs=n_outputs, seed=3, weighted=True)
     problem = vecchia(rows, 4, seed=4)
     terms = []
-    for row, near in enumerate(problem.family._near(rows.whole())):
+    for row, near in enumerate(problem.family.near(rows.whole())):
         before = near[near >= 0]
         # log p(y_n | …) = log p(y_n, …) − log p(…)
         with_row, without = torch.cat([torch.tensor([row]), before]), before

@@ -39,9 +39,8 @@ class NeighborGPClassifier(NeighborGP, GPClassifier):
         k; in a shorter table, all other rows are neighbours. "auto" trains with 32, 64, 128 and 256 and keeps the model
         with the best NLL of held-out rows, which are a tenth unless ``validation_fraction`` says otherwise.
     beta : float, default=0.1
-        What the divergence of ω counts. With one, as published, functions are held back: with ω close to the prior,
-        log-odds stay within about ±3.6, whatever the neighbours say. Labels that are mostly noise are predicted a
-        little better with one, classes that hardly overlap with 0.01.
+        What the divergence of ω counts in training. With one, as published, functions are held back: with ω close to
+        the prior, log-odds stay within about ±3.6, whatever the neighbours say.
     likelihood : {"auto", "one-against-all"}, default="auto"
         "one-against-all" has a latent function for each class even if there are two.
     init : {"warm", "cold"}, default="warm"
@@ -67,8 +66,9 @@ verbose, checkpoint_dir, callbacks
 
     Notes
     -----
-    One value of each ω is left for predictions, 1/E[1/ω], with which targets and noise variances are those on average.
-    The published method has a sample instead, which predicts worse.
+    For predictions, ω of every training row is its expectation given the latent function there, which follows from the
+    ω of the rows around it: a few rounds make them agree. The published method has a sample of q(ω) instead, which
+    predicts worse; and with any value that stands for the learned q(ω), rare classes are predicted too rarely.
 
     Examples
     --------

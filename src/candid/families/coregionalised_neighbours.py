@@ -24,7 +24,7 @@ class CoregionalisedNeighbours(Neighbours):
     sites: CoregionalisedSites
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        near = self._near(batch)
+        near = self.near(batch)
         kernel, x, look_up = self._seen(batch, near)
         marginal, jitter = mixed_marginal(kernel, self.mean, self.sites.mixing, x, near, look_up, self.least_jitter)
         # The largest that any of the rows needed; latent functions share their systems.

@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from candid.families.agreement import agreed_sites
 from candid.families.base import Family
 from candid.families.embedded_predictor import EmbeddedPredictor
 from candid.families.local import local_marginal
@@ -103,12 +104,16 @@ class Neighbours(Family):
         return True
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        near = self._near(batch)
+        marginal = self.marginal(batch, self.near(batch))
+        return Evaluation(marginal, self.sites.penalties(batch, marginal))
+
+    def marginal(self, batch: Batch, near: Int[Tensor, "*chains n k"]) -> Marginal:
+        """What neighbours say of the rows of a batch."""
         kernel, x, look_up = self._seen(batch, near)
         marginal, jitter = local_marginal(kernel, self.mean, x, near, look_up, self.least_jitter)
         # The largest that any of the rows needed.
         self.jitter.copy_(jitter.amax(0))
-        return Evaluation(marginal, self.sites.penalties(batch, marginal))
+        return marginal
 
     def groups(self, batch: Batch) -> Batch:
         """Each training row of a batch together with the k − 1 rows that are nearest to it: (row, k, …)."""
@@ -124,7 +129,7 @@ class Neighbours(Family):
         (x,) = embed(batch.x, weight=batch.weight)
         return JointPrior(self.mean(x), kernel(x.unsqueeze(-3)))
 
-    def _near(self, batch: Batch) -> Int[Tensor, "*chains n k"]:
+    def near(self, batch: Batch) -> Int[Tensor, "*chains n k"]:
         """The neighbours of each row, in the numbers that :meth:`_look_up` knows; −1 where there is none."""
         near = self.rows.nearest(batch.x, self.n_neighbours, batch.index)
         if batch.index is None or not self.with_copies:
@@ -168,12 +173,18 @@ class Neighbours(Family):
         if step % self.refresh_every == 0:
             self.rows.follow(self.kernel)
 
-    @torch.no_grad()
     def predictor(self) -> Predictor:
+        return self._predictor(agreed_sites)
+
+    def draft_predictor(self) -> Predictor:
+        return self._predictor(lambda family: family.sites.settled)
+
+    @torch.no_grad()
+    def _predictor(self, sites_of: Callable[[Neighbours], Shown]) -> Predictor:
         frozen = copy.deepcopy(self).double()
         frozen.rows.follow(frozen.kernel)
         every = torch.arange(len(self.weight), device=self.weight.device)
-        x, targets, noise = frozen._looked_up(every, frozen.sites.settled)
+        x, targets, noise = frozen._looked_up(every, sites_of(frozen))
         rest = targets, noise, frozen.rows.metric, self.n_neighbours, self.rows.search
         if isinstance(frozen.kernel, Deep):
             x = frozen.rows.seen(x)

@@ -88,6 +88,6 @@ class Vecchia(Neighbours):
         """Each training row given those before it."""
         return self.evaluate(batch).marginal
 
-    def _near(self, batch: Batch) -> Int[Tensor, "*chains n k"]:
+    def near(self, batch: Batch) -> Int[Tensor, "*chains n k"]:
         assert batch.index is not None
         return self.rows.earlier(batch.x, self.n_neighbours, batch.index)

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn.functional import embedding
 
 from candid.likelihoods.base import Likelihood, Sites
-from candid.likelihoods.bernoulli import Bernoulli
+from candid.likelihoods.bernoulli import Bernoulli, LogitRows
 from candid.likelihoods.coregionalised import Coregionalised, CoregionalisedSites
 from candid.likelihoods.counts import Binomial, NegativeBinomial
 from candid.likelihoods.gaussian import Gaussian
@@ -140,11 +140,12 @@ class PolyaGammaSites(AuxiliarySites):
         return (self.targets[index] - 0.5) * variance, variance
 
     def _middle(self, q: LogNormal) -> Tensor:
-        """1/E[1/ω], with which targets and noise variances are those on average.
-
-        It predicts better than the mean of q(ω), and than a sample.
-        """
+        """1/E[1/ω], with which targets and noise variances are those on average."""
         return 1 / q.moment(-1)
+
+    def agreeing(self, index: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        targets, precision = LogitRows().pseudo_observations(self.targets[index], mean, variance)
+        return targets, precision.reciprocal()
 
     def _divergence(self, index: Tensor, q: LogNormal) -> Tensor:
         return q.divergence()

@@ -75,6 +75,10 @@ class Sites(nn.Module, ABC):
         """The same as predictions need it; sites with random parts have none here."""
         return self(index)
 
+    def agreeing(self, index: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor] | None:
+        """The same where the latent function is known to have these moments; None if they make no difference."""
+        return None
+
     def penalties(self, batch: Batch, marginal: Marginal) -> dict[str, Tensor]:
         """Whole-data nats of what is learned about the rows of a batch, by name.
 
