@@ -364,3 +364,21 @@ def test_as_good_as_an_exact_gp_with_optimised_hyperparameters(table):
     nll, better, reference = (-gp.predict_distribution(X).log_prob(y).mean() for gp in (short, long, exact))
     assert nll < reference + 0.15
     assert better < reference + 0.1
+
+
+def test_points_rest_between_trajectories(table):
+    """Where they are not sampled: if they moved, the same whitened values would be another function."""
+    options = {**SHORT, "max_epochs": 0, "sample": ("u", "theta"), "objective": "vfe"}
+    burnt = [BayesianGPRegressor(sampler="hmc", **{**options, "burn_in": n}).fit(*table) for n in (1, 20)]
+    places = [gp._fitted.problem.family.inner.points for gp in burnt]
+    assert torch.equal(*places)
+    moving = BayesianGPRegressor(sampler="sghmc", **options).fit(*table)._fitted.problem.family.inner.points
+    assert not torch.equal(moving, places[0])
+
+
+def test_chains_stay_with_a_function_that_has_no_noise():
+    X = np.random.RandomState(0).uniform(-3, 3, (60, 1))
+    gp = make_gp("mcmc-svgp", random_state=0, verbose=False, burn_in=40, n_samples=20).fit(X, np.sin(X[:, 0]))
+    mean, std = gp.predict(X, return_std=True)
+    assert np.abs(mean - np.sin(X[:, 0])).max() < 0.05
+    assert np.median(std) < 0.05

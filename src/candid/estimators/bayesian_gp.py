@@ -96,8 +96,12 @@ class BayesianGP(BayesianParts):
         made_of = sampled_points(self.objective, self.sample, "hmc" if hmc else "sghmc", self.optimizer)
         rate = RATE if self.lr is None else self.lr
         step_size = HMC_STEP if hmc and self.step_size is None else chains.step_size
+        # Whitened values mean another function once points have moved: between trajectories of HMC they are at rest.
+        steppers = {
+            group: kind for group, kind in made_of.steppers.items() if not hmc or kind == "hmc" or group != "points"
+        }
         samplers = ("sghmc", "hmc")
-        rates = {group: step_size if kind in samplers else rate for group, kind in made_of.steppers.items()}
+        rates = {group: step_size if kind in samplers else rate for group, kind in steppers.items()}
         return Plan(
             steppers={"all": "adam"},
             max_epochs=chains.epochs,
@@ -107,7 +111,7 @@ class BayesianGP(BayesianParts):
             schedule=self.schedule,
             patience=self.patience,
             seed=seed,
-            sampling=Sampling(made_of.steppers, chains.burn_in, chains.n_samples, chains.thin, rates),
+            sampling=Sampling(steppers, chains.burn_in, chains.n_samples, chains.thin, rates),
         )
 
     def _chains(self, n_rows: int, batch_size: int, hmc: bool) -> Chains:
