@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from candid import ExactGPRegressor
+from candid import ExactGPRegressor, make_gp
 from candid.kernels import RBF, Linear, Matern52, Periodic
 
 
@@ -95,3 +95,16 @@ def test_the_noise_is_found_in_the_units_of_y():
     X = rng.uniform(-3, 3, size=(300, 1))
     y = 1000.0 * np.sin(X[:, 0]) + 40.0 * rng.normal(size=300)
     assert ExactGPRegressor().fit(X, y).noise_ == pytest.approx(40.0, rel=0.15)
+
+
+@pytest.mark.parametrize("method", ["svgp", "loo-k"])
+@pytest.mark.parametrize(("scale", "offset"), [(1.0, 1000.0), (1e4, 1e7)])
+def test_targets_that_are_not_standardised_may_be_far_from_zero(method, scale, offset):
+    """On more rows than an exact likelihood is fitted to, where steps of a usual length lead to a start."""
+    generator = np.random.default_rng(0)
+    X = generator.uniform(-2, 2, size=(700, 1))
+    y = np.sin(2 * X[:, 0]) + 0.05 * generator.normal(size=700)
+    options = {"n_inducing": 20} if method == "svgp" else {}
+    gp = make_gp(method, standardize=False, random_state=0, max_epochs=5, **options).fit(X, scale * y + offset)
+    assert np.sqrt(np.mean((gp.predict(X) - scale * y - offset) ** 2)) < 0.07 * scale
+    assert 0.03 * scale < gp.noise_ < 0.1 * scale

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -46,6 +47,8 @@ __all__ = ["FEW_ROWS", "Start", "common_lengthscale", "seen_by"]
 FEW_ROWS = 500
 # Likelihoods whose surrogates are far from the latent function where events are rare, or failures are.
 LEVELLED = (Bernoulli, Binomial, NegativeBinomial)
+# Variances of targets so far from one tell that these are not standardised; the noise starts as a share of such.
+UNUSUAL, NOISE_SHARE = 100.0, 0.1
 # Amplitude of a kernel that should not matter.
 FAINT = 1e-6
 # A latent function that explains nearly all labels is made so many times larger, in variance, at most.
@@ -150,6 +153,7 @@ class Start:
             _shift(mean, likeliest_shift(self.likelihood, rows, mean(rows.x), kernel.diagonal(rows.x).mT))
 
     def _fit_gaussian(self, kernel: Kernel, mean: Mean, likelihood: Gaussian, rows: Rows) -> None:
+        _meet(kernel, mean, likelihood, rows)
         fit = fit_by_evidence if len(rows) <= FEW_ROWS else fit_by_neighbours
         jitter = JITTER[rows.x.dtype] if self.has_points else None
         seconds = self._seconds(WARM_SHARE)
@@ -213,6 +217,21 @@ def _set_noise(likelihood: Gaussian, variance: Tensor) -> None:
     noise = likelihood.noise
     if noise is not None and not noise.fixed:
         noise.set(variance.expand_as(noise.value).clamp_min(2 * noise.lower))
+
+
+@torch.no_grad()
+def _meet(kernel: Kernel, mean: Mean, likelihood: Gaussian, rows: Rows) -> None:
+    """Begin at level and size of targets that are not standardised: steps of a usual length would not get there."""
+    level, variance = rows.weight @ rows.y / rows.total, rows.y.var(0, correction=0)
+    if isinstance(mean, (Constant, Linear)) and not mean.constant.fixed:
+        present = mean.constant.value
+        mean.constant.set(torch.where((level - present).abs() > variance.sqrt(), level, present))
+    unusual = (variance > UNUSUAL) | ((variance < 1 / UNUSUAL) & (variance > 0))
+    if isinstance(kernel, Scale) and not kernel.amplitude.fixed and kernel.amplitude.upper == math.inf:
+        present = kernel.amplitude.value
+        kernel.amplitude.set(torch.where(unusual, variance, present).reshape(present.shape))
+    if likelihood.noise is not None and likelihood.noise.upper == math.inf:
+        _set_noise(likelihood, torch.where(unusual, NOISE_SHARE * variance, likelihood.noise.value))
 
 
 @torch.no_grad()
