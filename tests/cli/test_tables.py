@@ -41,6 +41,23 @@ def test_columns_can_be_kept_as_text(write):
     assert read_table(path).columns["zip"].tolist() == [1234, 7]
 
 
+def test_dates_and_times_of_csv_files_stay_as_they_are_written(write):
+    """So that reading them as text, as a model that knows them does, gives the same."""
+    path = write(
+        "a.csv", ["day", "at", "x"], [["2020-01-02T00:00:00", "08:30", 1], ["2020-01-03T00:00:00", "09:30", 2]]
+    )
+    table = read_table(path)
+    assert table.columns["day"].tolist() == ["2020-01-02T00:00:00", "2020-01-03T00:00:00"]
+    assert table.columns["at"].tolist() == ["08:30", "09:30"]
+    assert table.columns["x"].tolist() == [1, 2]
+
+
+def test_names_that_are_not_utf8(tmp_path):
+    (tmp_path / "a.csv").write_bytes("größe,y\n1,2\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"a\.csv is not UTF-8"):
+        read_table(tmp_path / "a.csv")
+
+
 def test_file_without_names(tmp_path):
     (tmp_path / "a.csv").write_text("1,2\n3,4\n")
     table = read_table(tmp_path / "a.csv")

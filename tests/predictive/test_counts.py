@@ -126,3 +126,28 @@ def test_rows_outputs_and_repr():
     np.testing.assert_array_equal(p[[2]].mean, p.mean[[2]])
     with pytest.raises(ValueError, match="trials must be positive"):
         PredictiveBinomial([[0.0]], [[1.0]], 0)
+
+
+HEAVY = {
+    "most counts are few": PredictiveNegativeBinomial([[1.0]], [[1.5]], 0.3),
+    "hundreds": PredictiveNegativeBinomial([[2.0]], [[0.7]], 20.0),
+    "many trials": PredictiveBinomial([[0.3]], [[0.05]], 2000),
+}
+
+
+@pytest.mark.parametrize("y", [0.0, 7.0, 130.0, 1200.0])
+@pytest.mark.parametrize("counts", HEAVY.values(), ids=HEAVY)
+def test_crps_of_long_ranges_is_the_sum_over_all_counts(counts, y):
+    """Where there are more counts than places at which F is computed."""
+    below = counts.cdf(0.0), *(counts.cdf(float(k)) for k in range(1, 3000))
+    expected = np.square(np.ravel(below) - (np.arange(3000) >= y)).sum()
+    np.testing.assert_allclose(counts.crps(y), expected, rtol=2e-3)
+
+
+def test_crps_of_a_row_does_not_depend_on_others():
+    both = PredictiveNegativeBinomial([[0.0], [14.0]], [[0.3], [0.3]], [2.0, 2.0])
+    np.testing.assert_allclose(both.crps([3.0, 1e6]), [both[:1].crps([3.0])[0], both[1:].crps([1e6])[0]])
+
+
+def test_what_no_count_can_be_is_as_far_away_as_it_is(counts):
+    np.testing.assert_allclose(counts.crps(-5.0) - counts.crps(0.0), 5.0)

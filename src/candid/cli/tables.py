@@ -54,15 +54,18 @@ def read_table(path: Path, text: Collection[str] = ()) -> TextTable:
         else:
             known = ", ".join((*CSV, *PARQUET))
             raise ValueError(f"{path} is neither CSV nor Parquet by its name; known endings are {known}")
+        names = table.column_names
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text, or not text at all; save it as UTF-8") from error
     except pyarrow.ArrowException as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
-    repeated = [name for name, count in Counter(table.column_names).items() if count > 1]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
     if repeated:
         raise ValueError(f"{path} has several columns called {', '.join(map(repr, repeated))}; rename them")
     if not table.num_rows:
         raise ValueError(f"{path} has no rows")
     columns = {}
-    for name in table.column_names:
+    for name in names:
         values = _values(table.column(name), as_text=name in text)
         if values is None:
             notes.append(f"column {name!r} is left out: it holds neither numbers nor text")
@@ -129,17 +132,24 @@ def _read_csv(path: Path, text: Collection[str], notes: list[str]) -> Any:
     # One block for the whole file: the type of a column is decided by all of its cells.
     packed = path.suffix.lower() not in CSV
     block = min(max(1 << 20, path.stat().st_size * (20 if packed else 1)), LARGEST_BLOCK)
-    return csv.read_csv(
-        str(path),
-        csv.ReadOptions(block_size=block, autogenerate_column_names=headless),
-        csv.ParseOptions(delimiter=separator, newlines_in_values=True),
-        csv.ConvertOptions(
-            null_values=MISSING,
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=True,
-            column_types={name: pyarrow.string() for name in text},
-        ),
-    )
+
+    def read(as_text: Collection[str]) -> Any:
+        return csv.read_csv(
+            str(path),
+            csv.ReadOptions(block_size=block, autogenerate_column_names=headless),
+            csv.ParseOptions(delimiter=separator, newlines_in_values=True),
+            csv.ConvertOptions(
+                null_values=MISSING,
+                strings_can_be_null=True,
+                quoted_strings_can_be_null=True,
+                column_types={name: pyarrow.string() for name in as_text},
+            ),
+        )
+
+    table = read(text)
+    # As in the file: dates that were written in another way would be other levels to a model.
+    dates = [field.name for field in table.schema if pyarrow.types.is_temporal(field.type)]
+    return read({*text, *dates}) if dates else table
 
 
 def _is_number(cell: str) -> bool:

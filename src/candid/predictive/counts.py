@@ -25,10 +25,8 @@ __all__ = ["PredictiveBinomial", "PredictiveCounts", "PredictiveNegativeBinomial
 LEAST_NODES, MOST_NODES, REACH = 96, 2048, 6.5
 # Numbers that a temporary array may hold.
 BLOCK = 1 << 20
-# The CRPS is a sum over so many counts at most; beyond that they are taken in steps.
-CRPS_COUNTS = 256
-# Upper tail that the CRPS leaves out.
-TAIL = 1e-6
+# Between the quantiles of this level and one minus it the CRPS knows F at so many counts, and between these a line.
+TAIL, CRPS_COUNTS = 1e-6, 256
 
 
 class PredictiveCounts(Predictive):
@@ -132,14 +130,13 @@ class PredictiveCounts(Predictive):
         return ndtri(np.clip(middle, 1e-300, 1 - 1e-16))
 
     def _crps(self, y: np.ndarray) -> np.ndarray:
-        # Σ_k (F(k) − 1[k ≥ y])² over all counts
-        last = max(float(self._quantile(1 - TAIL).max(initial=0.0)), float(np.max(y, initial=0.0)))
-        edges = np.unique(np.linspace(0, last + 1, min(int(last) + 2, CRPS_COUNTS + 1)).round())
-        score = np.zeros(self.shape)
-        for low, high in pairwise(edges):
-            below = self._cdf(np.full(self.shape, low))
-            right = np.clip(high - np.maximum(low, np.ceil(y)), 0, high - low)
-            score += right * (below - 1) ** 2 + (high - low - right) * below**2
+        # Σ_k (F(k) − 1[k ≥ y])² over all whole numbers; F is zero before the first count and one from the last one on
+        first, last, observed = self._quantile(TAIL), self._quantile(1 - TAIL), np.ceil(y)
+        score = np.maximum(first - observed, 0.0) + np.maximum(observed - last, 0.0)
+        edges = _edges(first, last, np.clip(observed, first, last))
+        for (low, high), (at_low, at_high) in zip(pairwise(edges), pairwise(map(self._cdf, edges)), strict=True):
+            step = (low >= observed).astype(float)
+            score += _squares_on_line(at_low - step, at_high - step, high - low)
         return score
 
     def _quantile(self, level: float) -> np.ndarray:
@@ -156,6 +153,24 @@ class PredictiveCounts(Predictive):
     def _sample(self, n: int, rng: np.random.Generator) -> np.ndarray:
         mean, std, size = pick_sites(self.weights, n, rng, self.locations, self.deviations, self.size)
         return self._observe(mean + std * rng.standard_normal(mean.shape), size, rng).astype(np.float64)
+
+
+def _edges(first: np.ndarray, last: np.ndarray, between: np.ndarray) -> np.ndarray:
+    """Some counts of each entry, in order: evenly spaced, and closer together near the first; all if they are few."""
+    share = np.linspace(0.0, 1.0, CRPS_COUNTS // 2).reshape(-1, *(1,) * first.ndim)
+    width = last - first
+    counts = np.concatenate(
+        [share * width, np.expm1(share * np.log1p(width)), np.minimum(share * CRPS_COUNTS // 2, width)]
+    )
+    return np.sort(np.concatenate([first + counts.round(), between[None]]), axis=0)
+
+
+def _squares_on_line(start: np.ndarray, stop: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Σ (a + s i)² for i = 0, …, n − 1, where a + s n is ``stop``."""
+    slope = (stop - start) / np.maximum(count, 1.0)
+    # n a² + a s n(n − 1) + s² n(n − 1)(2n − 1)/6
+    pairs = count * (count - 1)
+    return count * start**2 + start * slope * pairs + slope**2 * pairs * (2 * count - 1) / 6
 
 
 @final
