@@ -57,6 +57,13 @@ def test_training_keeps_its_own(family):
     assert (final - draft).abs().max() > 0.01
 
 
+def test_what_predicts_left_out_rows_much_better_stays(family, monkeypatch):
+    every = torch.arange(N_ROWS)
+    learned = family.sites.settled(every)
+    monkeypatch.setattr(agreement, "MUCH_BETTER", 1e9)
+    assert all(torch.equal(*pair) for pair in zip(agreement.agreed_sites(family)(every), learned, strict=True))
+
+
 def test_real_numbers_are_what_they_are():
     x, y = torch.randn(5, 2).double(), torch.randn(5, 1).double()
     sites = Gaussian(0.3).double().sites(y)

@@ -147,6 +147,9 @@ class PolyaGammaSites(AuxiliarySites):
         targets, precision = LogitRows().pseudo_observations(self.targets[index], mean, variance)
         return targets, precision.reciprocal()
 
+    def log_density(self, index: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return LogitRows().log_expected_density(self.targets[index], mean, variance)
+
     def _divergence(self, index: Tensor, q: LogNormal) -> Tensor:
         return q.divergence()
 

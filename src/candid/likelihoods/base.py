@@ -79,6 +79,10 @@ class Sites(nn.Module, ABC):
         """The same where the latent function is known to have these moments; None if they make no difference."""
         return None
 
+    def log_density(self, index: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """log E p(y|f) of each observation, for f with these moments; of sites that have to agree with them."""
+        raise TypeError(f"{type(self).__name__} say nothing but their targets")
+
     def penalties(self, batch: Batch, marginal: Marginal) -> dict[str, Tensor]:
         """Whole-data nats of what is learned about the rows of a batch, by name.
 
