@@ -172,3 +172,10 @@ def test_description():
     parameter.fix()
     assert repr(parameter) == "Hyperparameter((2,), in (0.5, inf), fixed)"
     assert repr(real(0.0)) == "Hyperparameter(())"
+
+
+@pytest.mark.parametrize("domain", [(-INF, INF), (0.0, INF), (0.1, INF), (-INF, 2.0), (-1.0, 2.0), (0.5, 2.0)])
+def test_slopes_are_those_of_autograd(domain):
+    parameter = Hyperparameter(torch.tensor([0.6, 1.0, 1.9], dtype=torch.float64), *domain).double()
+    (slope,) = torch.autograd.grad(parameter.value.sum(), parameter.raw)
+    torch.testing.assert_close(parameter.log_slope(), slope.log())

@@ -13,7 +13,7 @@ from functools import cache
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import hardtanh
+from torch.nn.functional import hardtanh, logsigmoid
 
 __all__ = ["Hyperparameter", "hyperparameters", "positive", "real"]
 
@@ -63,6 +63,18 @@ class Hyperparameter(nn.Module):
             above = hardtanh(self.raw, -largest, largest).exp()
             return self.lower + above if self.lower else above
         return self.raw
+
+    def log_slope(self) -> Tensor:
+        """log dvalue/draw, what a density of values becomes more of as a density of raw ones."""
+        if self.upper < math.inf:
+            if self.lower == -math.inf:
+                return -self.raw
+            # σ' = σ(1 − σ)
+            slope = logsigmoid(self.raw) + logsigmoid(-self.raw)
+            if self.lower > 0:
+                return slope + self.value.log() + math.log(math.log(self.upper / self.lower))
+            return slope + math.log(self.upper - self.lower)
+        return self.raw if self.lower > -math.inf else torch.zeros_like(self.raw)
 
     @property
     def fixed(self) -> bool:

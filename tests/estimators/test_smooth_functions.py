@@ -21,3 +21,15 @@ def test_new_rows_are_predicted_closely_and_with_confidence(method):
     assert np.median(np.abs(predicted.mean - smooth(new))) < 0.01 * scale
     # Near the least noise that can be learned, which is one per cent.
     assert np.median(predicted.std) < 0.03 * scale
+
+
+@pytest.mark.parametrize("options", [{}, {"alpha": 0.0}], ids=["learned noise", "no noise"])
+def test_an_exact_gp_knows_how_much_it_does_not_know(options):
+    """With a kernel of any size, what is left of the prior variance would be rounding errors, or nothing."""
+    generator = np.random.default_rng(0)
+    X, new = generator.uniform(-2, 2, size=(80, 2)), generator.uniform(-1.9, 1.9, size=(300, 2))
+    y, truth = (np.sin(2 * x[:, 0]) + 0.5 * x[:, 1] ** 2 for x in (X, new))
+    predicted = make_gp("exact", random_state=0, **options).fit(X, y).predict_distribution(new)
+    assert (predicted.latent_std > 0).all()
+    assert np.abs(truth - predicted.mean).max() < 0.05 * truth.std()
+    assert np.mean(np.abs(truth - predicted.mean) < 1.96 * predicted.std) > 0.9

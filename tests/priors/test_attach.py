@@ -10,8 +10,8 @@ from candid.engines import Plan, train
 from candid.families import make_mean
 from candid.kernels import RBF, Matern52, Scale
 from candid.likelihoods import Gaussian, StudentT
-from candid.parameters import hyperparameters, positive
-from candid.priors import Gamma, HalfNormal, Interval, LogNormal, Normal, Prior, attach, complete
+from candid.parameters import Hyperparameter, hyperparameters, positive
+from candid.priors import Gamma, HalfNormal, HyperPrior, Interval, LogNormal, Normal, Prior, attach, complete
 from small_models import exact_problem, random_rows, sparse_problem
 
 
@@ -209,3 +209,31 @@ def test_everything_that_is_not_fixed_gets_a_prior():
 
 def test_nothing_to_give_a_prior_to():
     assert complete(torch.nn.ModuleDict(), None) is None
+
+
+DOMAINS = {
+    "positive": (0.0, math.inf),
+    "floor": (0.1, math.inf),
+    "between": (0.5, 2.0),
+    "from zero": (0.0, 3.0),
+}
+
+
+@pytest.mark.parametrize("domain", DOMAINS.values(), ids=DOMAINS)
+@pytest.mark.parametrize("prior", [Gamma(3.0, 2.0), HalfNormal(1.0), Normal(1.0, 0.4), LogNormal(0.8, 0.6)], ids=repr)
+def test_what_is_sampled_has_the_density_of_the_prior(prior, domain):
+    """Of raw values: its integral is the prior's probability of the domain."""
+    parameter = Hyperparameter(torch.ones(4001, 1, dtype=torch.float64), *domain).double()
+    raw = torch.linspace(-30, 30, 4001, dtype=torch.float64)
+    parameter.raw.data.copy_(raw.unsqueeze(-1))
+    joint = HyperPrior([(parameter, prior), (parameter, Normal(0.0, 1e8))])
+    joint.chains = (4001,)
+    values = parameter.value.detach().squeeze(-1)
+    # A prior that is flat counts as a factor, and the volume counts once.
+    density = (-joint.penalty() - Normal(0.0, 1e8).log_density(values)).exp().detach()
+    own = prior.log_density(values).exp()
+    expected = torch.trapezoid(own, values.log() if isinstance(prior, LogNormal) else values)
+    torch.testing.assert_close(torch.trapezoid(density, raw), expected, rtol=2e-3, atol=1e-6)
+    # Where nothing is sampled, the mode is that of the prior.
+    alone = HyperPrior([(parameter, prior)])
+    torch.testing.assert_close(alone.penalty(), -prior.log_density(values).sum())

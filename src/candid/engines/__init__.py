@@ -13,7 +13,7 @@ from candid.engines.nearby import changes_nearby
 from candid.engines.output_noise import match_output_noise
 from candid.engines.problem import Problem
 from candid.engines.progress import ProgressBar
-from candid.engines.resolution import JITTER
+from candid.engines.resolution import JITTER, Resolvable
 from candid.engines.rows import Rows, n_batches
 from candid.engines.sampling import Sampling
 from candid.engines.schedules import SCHEDULES
@@ -27,6 +27,7 @@ __all__ = [
     "Plan",
     "Problem",
     "ProgressBar",
+    "Resolvable",
     "Rows",
     "Sampling",
     "TrainingDiverged",

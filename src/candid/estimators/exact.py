@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import torch
 from sklearn.utils._param_validation import StrOptions
 
-from candid.engines import Plan, Problem
+from candid.engines import Plan, Problem, Resolvable
 from candid.estimators.base import GPRegressor, gp_estimator
 from candid.estimators.fitting import Setting
 from candid.estimators.inputs import Table
@@ -18,6 +18,8 @@ __all__ = ["ExactGPRegressor"]
 
 # Rounds of L-BFGS after which even a stubborn fit is good enough.
 DEFAULT_ROUNDS = 40
+# Share of a prior variance that rounding may make of what is left of it.
+LEAST_LEFT = 1e-9
 
 
 @gp_estimator
@@ -85,4 +87,6 @@ n_restarts, device, n_threads, predict_dtype, random_state, verbose, checkpoint_
         rows = setting.rows
         kernel, mean, likelihood, prior = self._parts(setting, seed)
         family = Exact(kernel, mean, rows.x, likelihood.sites(rows.y), rows.weight).to(rows.x)
-        return Problem(family, likelihood, EXACT.objective, prior=prior)
+        # What is left of the prior variance is a difference, of which a kernel that is too large leaves no digits.
+        limited = Resolvable(prior, kernel, likelihood, rows, LEAST_LEFT)
+        return Problem(family, likelihood, EXACT.objective, prior=limited)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
@@ -45,8 +46,14 @@ class HyperPrior(nn.Module):
         self.chains: tuple[int, ...] = ()
 
     def penalty(self) -> Tensor:
-        """−log p of all of them together, for each chain."""
+        """−log p of all of them together, for each chain.
+
+        Chains are sampled, and what is sampled are raw values: for these, p is a density of raw values.
+        """
         densities = [self._over(prior.log_density(parameter.value)) for parameter, prior in self.terms]
+        if self.chains:
+            first = {id(parameter): (parameter, prior) for parameter, prior in reversed(self.terms)}
+            densities += [self._over(_log_volume(*term)) for term in first.values() if not _is_logarithmic(*term)]
         densities += [self._over(prior.log_density(owner.points, owner.kernel.unit)) for owner, prior in self.places]
         return -torch.stack(torch.broadcast_tensors(*densities)).sum(0)
 
@@ -60,6 +67,16 @@ class HyperPrior(nn.Module):
         """log p(parameter = ``value``), summed over its priors and over the entries of ``value``; 0 without a prior."""
         at = torch.as_tensor(value, dtype=torch.float64)
         return sum((float(prior.log_density(at).sum()) for owner, prior in self.terms if owner is parameter), 0.0)
+
+
+def _is_logarithmic(parameter: Hyperparameter, prior: Prior) -> bool:
+    """Whether the raw value is the logarithm that the prior speaks of."""
+    return prior.of_logarithm and (parameter.lower, parameter.upper) == (0.0, math.inf)
+
+
+def _log_volume(parameter: Hyperparameter, prior: Prior) -> Tensor:
+    """log dvalue/draw, or d log value/draw where the prior is one of logarithms."""
+    return parameter.log_slope() - parameter.value.log() if prior.of_logarithm else parameter.log_slope()
 
 
 def attach(

@@ -23,6 +23,8 @@ class Prior(ABC):
 
     #: The hyper-parameter has to stay above this.
     support: ClassVar[float] = -math.inf
+    #: Whether it is the density of the logarithm.
+    of_logarithm: ClassVar[bool] = False
 
     @abstractmethod
     def log_density(self, value: Tensor) -> Tensor:
@@ -57,6 +59,7 @@ class LogNormal(Prior):
     """
 
     support: ClassVar[float] = 0.0
+    of_logarithm: ClassVar[bool] = True
     median: float = 1.0
     spread: float = 1.0
 
