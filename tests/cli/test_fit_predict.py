@@ -112,6 +112,7 @@ def test_models_from_python(candid, write, tmp_path):
             ["fit", "cars.csv", "--target", "price", "--method", "svgp-dkl", "--set", "features=(8, 'a')"],
             "of the wrong kind: features are a name",
         ),
+        (["fit", "cars.csv", "--target", "price", "--output", "."], "--output is the file of the model"),
         (["compare", "cars.csv", "--target", "price", "--methods", "svgp,pgvi"], "pgvi is for classification"),
         (["predict", "none.candid", "cars.csv"], "there is no model file none.candid"),
         (["predict", "cars.csv", "cars.csv"], "not a candid model"),

@@ -104,3 +104,9 @@ def test_rows_of_weight_zero_do_not_count():
 def test_bad_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+@pytest.mark.parametrize("metric", [nll, crps, rmse])
+def test_numbers_are_no_distribution(metric):
+    with pytest.raises(ValueError, match="ndarray is no distribution"):
+        metric(np.zeros(3), np.zeros(3))

@@ -37,6 +37,8 @@ def fit(
     if parameters.pop("task", REGRESSION) != REGRESSION:
         raise ValueError("commands are for regression; for classes use candid.make_gp(…, task='classification')")
     gp = make_gp(method, task=REGRESSION, **parameters)
+    if model.is_dir():
+        raise ValueError(f"--output is the file of the model, but {model} is a directory")
     console = output()
     rows = training_rows(console, data, target)
 

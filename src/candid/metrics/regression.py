@@ -26,7 +26,8 @@ def nll(
 
     In standardised units it is smaller by ``log(scale)``.
     """
-    log_density = p.log_prob(targets(y, p))
+    values = targets(y, p)
+    log_density = p.log_prob(values)
     # A density of all outputs of a row together is shared out among them.
     outputs_together = p.mean.size / max(log_density.size, 1)
     # p(y/s) = s p(y)
@@ -37,7 +38,8 @@ def crps(
     y: ArrayLike, p: Predictive, *, scale: ArrayLike | None = None, sample_weight: ArrayLike | None = None
 ) -> float:
     """Mean continuous ranked probability score per row and output; smaller is better."""
-    return average(p.crps(targets(y, p)) / scale_of(scale, p), sample_weight)
+    values = targets(y, p)
+    return average(p.crps(values) / scale_of(scale, p), sample_weight)
 
 
 def rmse(
