@@ -25,8 +25,9 @@ __all__ = ["PredictiveBinomial", "PredictiveCounts", "PredictiveNegativeBinomial
 LEAST_NODES, MOST_NODES, REACH = 96, 2048, 6.5
 # Numbers that a temporary array may hold.
 BLOCK = 1 << 20
-# Between the quantiles of this level and one minus it the CRPS knows F at so many counts, and between these a line.
-TAIL, CRPS_COUNTS = 1e-6, 256
+# Between the quantiles of this level and one minus it the CRPS knows F at the first counts, so many, at so many spaced
+# evenly, and at so many with growing steps; between these it takes a line.
+TAIL, CRPS_COUNTS = 1e-6, 128
 
 
 class PredictiveCounts(Predictive):
@@ -156,12 +157,10 @@ class PredictiveCounts(Predictive):
 
 
 def _edges(first: np.ndarray, last: np.ndarray, between: np.ndarray) -> np.ndarray:
-    """Some counts of each entry, in order: evenly spaced, and closer together near the first; all if they are few."""
-    share = np.linspace(0.0, 1.0, CRPS_COUNTS // 2).reshape(-1, *(1,) * first.ndim)
-    width = last - first
-    counts = np.concatenate(
-        [share * width, np.expm1(share * np.log1p(width)), np.minimum(share * CRPS_COUNTS // 2, width)]
-    )
+    """Some counts of each entry, in order; all of them if they are few."""
+    number, width = np.arange(CRPS_COUNTS).reshape(-1, *(1,) * first.ndim), last - first
+    share = number / (CRPS_COUNTS - 1)
+    counts = np.concatenate([np.minimum(number, width), share * width, np.expm1(share * np.log1p(width))])
     return np.sort(np.concatenate([first + counts.round(), between[None]]), axis=0)
 
 
