@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import numpy as np
 import pytest
 import torch
@@ -11,7 +9,6 @@ from scipy.integrate import quad
 from scipy.special import expit
 
 from candid.engines import Checkpoint, Plan, Problem, Rows, train
-from candid.families.agreement import agreed_sites
 from candid.likelihoods.polya_gamma import log_density
 from fragile import FragileCheckpoint, Interrupted
 from small_models import label_problem
@@ -156,19 +153,16 @@ def test_an_interrupted_run_goes_on_bit_for_bit(tmp_path):
             torch.testing.assert_close(found[name], tensor, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("draft", [False, True], ids=["agreed", "learned"])
-def test_predictions_condition_on_one_value_of_each(draft):
-    """On the one that agrees with the latent function; drafts on the one that stands for q(ω)."""
+def test_drafts_of_predictions_condition_on_settled_values():
     rows = some_rows(10)
     problem = label_problem(rows, k=9)
     x = torch.tensor([[0.3, -0.4], [1.0, 1.0]]).double()
     family = problem.family
     near = ((rows.x / family.rows.metric).unsqueeze(0) - (x / family.rows.metric).unsqueeze(1)).square().sum(-1)
-    sites = family.sites.settled if draft else agreed_sites(copy.deepcopy(family))
-    marginal = (family.draft_predictor() if draft else family.predictor()).marginal(x)
+    marginal = family.draft_predictor().marginal(x)
     for row in range(2):
         others = near[row].argsort()[:9]
-        variance = sites(others)[1].squeeze(-1).diag()
+        variance = family.sites.settled(others)[1].squeeze(-1).diag()
         C = family.kernel(rows.x[others])[0] + variance
         k = family.kernel(rows.x[others], x[row : row + 1])[0, :, 0]
         targets = (rows.y[others].squeeze(-1) - 0.5) * variance.diagonal()
