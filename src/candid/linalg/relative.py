@@ -23,6 +23,7 @@ from candid.linalg.autograd import first_order
 from candid.linalg.cholesky import Factor, cholesky
 from candid.linalg.triangular import (
     congruence,
+    halves,
     lower_half_of_product,
     lower_times,
     product_below_diagonal,
@@ -107,7 +108,7 @@ class _WhitenPair(torch.autograd.Function):
 
 def _ratio(lower: Tensor, other: Tensor) -> Tensor:
     """L⁻¹J, a lower triangle again."""
-    first, second = _halves(lower)
+    first, second = halves(lower.shape[-1])
     ratio = torch.zeros_like(other)
     ratio[..., first] = solve_lower(lower, other[..., first])
     ratio[..., second, second] = solve_lower(lower[..., second, second], other[..., second, second])
@@ -125,7 +126,7 @@ class _LowerProduct(torch.autograd.Function):
     @staticmethod
     def forward(ctx, lower: Tensor, other: Tensor) -> Tensor:
         ctx.save_for_backward(lower, other)
-        first, second = _halves(lower)
+        first, second = halves(lower.shape[-1])
         product = torch.zeros_like(other)
         product[..., first] = lower_times(lower, other[..., first])
         product[..., second, second] = lower_times(lower[..., second, second], other[..., second, second])
@@ -144,7 +145,7 @@ class _LowerProduct(torch.autograd.Function):
 
 def _times_transposed(x: Tensor, lower: Tensor) -> Tensor:
     """X Lᵀ on and below the diagonal, where nothing above the diagonal of X counts."""
-    first, second = _halves(lower)
+    first, second = halves(lower.shape[-1])
     product = product_below_diagonal(x[..., first], lower[..., first])
     product[..., second, second] += product_below_diagonal(x[..., second, second], lower[..., second, second])
     return product
@@ -152,16 +153,10 @@ def _times_transposed(x: Tensor, lower: Tensor) -> Tensor:
 
 def _transposed_times(lower: Tensor, x: Tensor) -> Tensor:
     """Lᵀ X on and below the diagonal, where nothing above the diagonal of X counts."""
-    first, second = _halves(lower)
+    first, second = halves(lower.shape[-1])
     product = product_below_diagonal(lower[..., second, :].mT, x[..., second, :].mT)
     product[..., first, first] += product_below_diagonal(lower[..., first, first].mT, x[..., first, first].mT)
     return product
-
-
-def _halves(square: Tensor) -> tuple[slice, slice]:
-    """Of rows or columns: what a triangle has in the second half of its columns is in the second half of its rows."""
-    size = square.shape[-1]
-    return slice(0, size // 2), slice(size // 2, size)
 
 
 def transposed_lower_product(

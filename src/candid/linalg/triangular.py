@@ -21,6 +21,7 @@ __all__ = [
     "add_product_below_diagonal",
     "congruence",
     "half_congruence_with",
+    "halves",
     "inverse_of",
     "lower_half_of_product",
     "lower_times",
@@ -54,7 +55,7 @@ def inverse_of(lower: Float[Tensor, "*batch m m"]) -> Float[Tensor, "*batch m m"
     if lower.shape[-1] <= LARGEST_INVERSE:
         identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device).expand_as(lower)
         return _solve_from_right(lower, identity)
-    first, second = _halves(lower.shape[-1])
+    first, second = halves(lower.shape[-1])
     inverse = torch.zeros_like(lower)
     for half in (first, second):
         inverse[..., half, half] = inverse_of(lower[..., half, half])
@@ -89,7 +90,8 @@ def half_congruence_with(
     return transposed_lower_times(inverse, lower_times(_half(symmetric), inverse, lower_half=True))
 
 
-def _halves(size: int) -> tuple[slice, slice]:
+def halves(size: int) -> tuple[slice, slice]:
+    """Of rows or columns: what a triangle has in the second half of its columns is in the second half of its rows."""
     return slice(0, size // 2), slice(size // 2, size)
 
 
@@ -106,7 +108,7 @@ def _write_congruence(lower: Tensor, symmetric: Tensor, result: Tensor) -> None:
         half = solve_lower_transposed(lower, _solve_from_right(lower, _half(symmetric)))
         torch.add(half, half.mT, out=result)
         return
-    first, second = _halves(size)
+    first, second = halves(size)
     corner, bottom = lower[..., second, first], lower[..., second, second]
     # P₂
     _write_congruence(bottom, symmetric[..., second, second], result[..., second, second])
