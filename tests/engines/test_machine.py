@@ -14,6 +14,7 @@ from candid.families.conditional import Conditional, decoupled_kernel
 from candid.families.decoupled import Decoupled
 from candid.families.means import NetworkMean
 from candid.kernels import Matern52, Scale
+from candid.linalg.crew import crew_size
 from candid.weights import WEIGHTS
 
 
@@ -45,14 +46,17 @@ def test_none_leaves_threads_alone():
         assert torch.get_num_threads() == before
 
 
-@pytest.mark.parametrize(("few", "expected"), [(10**6, 1), (10, 2)])
-def test_small_steps_take_one_thread(monkeypatch, few, expected):
+@pytest.mark.parametrize(
+    ("few", "shares_rows", "expected"), [(10**6, True, (1, 1)), (10, False, (2, 0)), (10, True, (1, 2))]
+)
+def test_small_steps_take_one_thread_and_others_share_rows_out(monkeypatch, few, shares_rows, expected):
     """However many the fit has; what is done between steps takes all of these."""
     monkeypatch.setattr(machine, "FEW_COVARIANCES", few)
+    monkeypatch.setattr(Inducing, "shares_rows", lambda *arguments: shares_rows)
     x, in_steps, between = np.random.default_rng(0).normal(size=(400, 2)), set(), set()
 
     def watched(*arguments):
-        in_steps.add(torch.get_num_threads())
+        in_steps.add((torch.get_num_threads(), crew_size()))
         return take_step(*arguments)
 
     # The start has steps of its own, with neighbours.

@@ -29,6 +29,9 @@ class Inert(nn.Module):
     def n_covariances(self, n_rows: int) -> float:
         return math.inf
 
+    def shares_rows(self, n_rows: int) -> bool:
+        return False
+
     def common_parameters(self) -> list[nn.Parameter]:
         return []
 

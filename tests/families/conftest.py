@@ -6,12 +6,20 @@ import pytest
 
 from candid.families import block_inputs
 from candid.linalg import triangular, without_machine_code
+from candid.linalg.crew import crew
 
 
 @pytest.fixture(params=[True, False], ids=["machine code", "torch"])
 def both_ways(request):
     """By machine code, and by torch."""
     with nullcontext() if request.param else without_machine_code():
+        yield
+
+
+@pytest.fixture(params=[None, 1, 2], ids=["no crew", "crew of one", "crew of two"])
+def with_and_without_crew(request):
+    """On one thread after the other, and shared out among as many as there are."""
+    with crew(request.param):
         yield
 
 

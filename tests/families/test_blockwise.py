@@ -6,15 +6,18 @@ import pytest
 import torch
 
 from candid.families import Inducing, block_inputs, inducing, make_mean
+from candid.families.block_inputs import BlockInputs
 from candid.families.blockwise import blockwise_moments, pays
+from candid.families.means import NetworkMean
 from candid.kernels import make_kernel
+from candid.linalg.crew import crew_size
 from candid.weights import WEIGHTS
 from small_models import layers_problem, random_rows
 
 SHAPES = {"batch": (3, 5, 26, 4), "few features": (2, 4, 19, 2), "single": (1, 1, 9, 1)}
 
 
-pytestmark = pytest.mark.usefixtures("both_ways", "small_blocks")
+pytestmark = pytest.mark.usefixtures("both_ways", "with_and_without_crew", "small_blocks")
 
 
 def random_family(weights, kernel, n_gps, n_points, n_features):
@@ -91,6 +94,30 @@ def test_deep_gps_take_blocks_of_rows(monkeypatch):
     torch.testing.assert_close(*losses)
     for one, other in zip(*gradients, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
+
+
+def test_blocks_are_as_many_for_each_member():
+    """Whoever has more to do would keep the others waiting."""
+    family = random_family("full", "matern52", 3, 5, 4)
+    x = torch.randn(26, 4, dtype=torch.float64)
+    inputs = BlockInputs.scale(family.kernel.unit.profile, x, family.points, family.kernel.unit.lengthscale.value)
+    parts = inputs.parts()
+    assert len(parts) % max(crew_size(), 1) == 0
+    rows = [row for gp, own in parts for row in zip([gp] * 26, range(26)[own], strict=False)]
+    assert rows == [(gp, row) for gp in range(3) for row in range(26)]
+
+
+def test_what_a_crew_can_share_out():
+    """Layers whose rows are many for the points, and know no network."""
+    rows = random_rows(25, n_features=3)
+    family = layers_problem(rows, (2,), weights="full", objective="elbo").family
+    points = max(layer.points.shape[-2] for layer in family.layers)
+    assert family.shares_rows(3 * points)
+    assert not family.shares_rows(3 * points - 1)
+    assert not random_family("full", "rq", 1, 3, 2).shares_rows(40)
+    parts = torch.zeros(2, 3, 3), WEIGHTS["full"](3, (2,)), 1e-6
+    behind_network = Inducing(family.layers[0].kernel, NetworkMean((3,), 3, 2), *parts)
+    assert not behind_network.shares_rows(40)
 
 
 def test_where_blocks_are_of_no_use():

@@ -22,7 +22,7 @@ SHAPES = {
 }
 
 
-pytestmark = pytest.mark.usefixtures("both_ways", "small_blocks")
+pytestmark = pytest.mark.usefixtures("both_ways", "with_and_without_crew", "small_blocks")
 
 
 @pytest.mark.parametrize("kernel", ["matern52", "rbf"])

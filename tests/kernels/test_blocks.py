@@ -81,7 +81,7 @@ def test_gradients_of_the_gram_matrix(inputs, draw):
     (a_bar,) = torch.autograd.grad((gram_bar * slope * distances).sum(), a)
     for way in both_ways(profiles.RBF, *inputs):
         total = way.zeros(of_rows=False)
-        way.add_gram_gradients(total, gram_bar.clone(), slope)
+        way.add_gram_gradients(total, slice(None), gram_bar.clone(), slope)
         total = total.without(a.shape[-1])
         torch.testing.assert_close(2 * total.points, a_bar)
         torch.testing.assert_close(2 * total.moment, (a * a_bar).sum(1).detach())

@@ -13,13 +13,14 @@ from torch import Tensor, nn
 
 from candid.bench.case import Case, Sample
 from candid.bench.deep_contenders import make_layers
-from candid.engines import Problem, step_threads, threads
+from candid.engines import Problem, step_crew
 from candid.engines.steppers import Adam, take_step
 from candid.estimators import make_gp
 from candid.families import Family, Inducing, make_mean
 from candid.families.decoupled import Decoupled
 from candid.kernels import Matern52, Scale
 from candid.likelihoods import Gaussian
+from candid.linalg.crew import crew
 from candid.marginal import Batch, Marginal
 from candid.weights import WEIGHTS
 
@@ -71,15 +72,15 @@ def our_action(activity: str, case: Case, sample: Sample) -> Action:
         problem = Problem(family, Gaussian(case.noise), case.row.made_of.objective, {"kl": case.beta})
         batch = Batch(sample.x, sample.y[:, None], torch.ones(case.batch_size), float(sample.total))
         step = TrainingStep(lambda: problem.loss(batch), problem.groups()["all"])
-        return _with_threads(step_threads(family, case.batch_size), step)
+        return _in_crew(step_crew(family, case.batch_size), step)
     dtype = torch.float32 if activity == "predict32" else torch.float64
     predictor, x = family.predictor().to(dtype), sample.new_x.to(dtype)
     return lambda: _moments(predictor.marginal, x)
 
 
-def _with_threads(number: int | None, action: Action) -> Action:
+def _in_crew(size: int | None, action: Action) -> Action:
     def run() -> object:
-        with threads(number):
+        with crew(size):
             return action()
 
     return run

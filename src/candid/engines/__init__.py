@@ -8,7 +8,7 @@ from candid.engines.initialise import fit_by_evidence, fit_by_neighbours, fit_po
 from candid.engines.level import likeliest_shift
 from candid.engines.local_start import fit_locally
 from candid.engines.loop import Plan, TrainingDiverged, train
-from candid.engines.machine import keep_freed_memory, pick_device, step_threads, threads
+from candid.engines.machine import keep_freed_memory, pick_device, step_crew, threads
 from candid.engines.nearby import changes_nearby
 from candid.engines.output_noise import match_output_noise
 from candid.engines.problem import Problem
@@ -49,7 +49,7 @@ __all__ = [
     "settle_weights",
     "solve_together",
     "solve_weights",
-    "step_threads",
+    "step_crew",
     "threads",
     "train",
 ]

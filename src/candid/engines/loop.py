@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from candid.engines.checkpoint import Checkpoint
-from candid.engines.machine import keep_freed_memory, step_threads, threads
+from candid.engines.machine import keep_freed_memory, step_crew
 from candid.engines.moment import Moment
 from candid.engines.plan import Plan, State
 from candid.engines.problem import Problem
@@ -22,6 +22,7 @@ from candid.engines.sampling import Draws, Sampling
 from candid.engines.schedules import SCHEDULES
 from candid.engines.steppers import Stepper, make_steppers, take_step
 from candid.engines.stopping import EarlyStopping
+from candid.linalg.crew import crew
 
 __all__ = ["Plan", "TrainingDiverged", "train"]
 
@@ -100,7 +101,7 @@ class _Run:
         self.per_epoch = n_batches(len(rows), plan.batch_size)
         n_steps = self.per_epoch * plan.max_epochs
         self.n_steps = n_steps if plan.max_steps is None else min(n_steps, plan.max_steps)
-        self.threads = step_threads(problem.family, len(rows) // self.per_epoch)
+        self.crew = step_crew(problem.family, len(rows) // self.per_epoch)
         self.clock = time.perf_counter()
 
     def begin(self) -> None:
@@ -115,7 +116,7 @@ class _Run:
         if self.progress is not None:
             self.progress.begin(state.step / max(self._all_steps(), 1))
         if plan.with_start and not state.history and not state.step:
-            loss = problem.standing(self.rows, plan.batch_size) + plan.offset
+            loss = self._standing()
             state.finished = self._tell({"epoch": 0, "step": 0, "loss": loss, "lr": 0.0, "seconds": plan.spent})
 
     def optimise(self) -> None:
@@ -211,7 +212,7 @@ class _Run:
         state, plan, problem = self.state, self.plan, self.problem
         problem.family.refresh(state.step)
         batch = batch_at(self.rows, state.step, plan.batch_size, plan.seed)
-        with threads(self.threads):
+        with crew(self.crew):
             loss = take_step(steppers, Moment(problem, batch, state.step, plan.seed)) / problem.n_chains
         if not math.isfinite(loss):
             raise TrainingDiverged(
@@ -253,7 +254,7 @@ class _Run:
         self.stopping.bring_back(problem)
         # Training that has made its own objective worse has been in vain.
         if self.beginning and self.held_out is None:
-            start, end = history[0]["loss"], problem.standing(self.rows, plan.batch_size) + plan.offset
+            start, end = history[0]["loss"], self._standing()
             if end > start:
                 problem.load_state_dict(self.beginning)
                 history.append({**history[-1], "loss": start, "lr": 0.0})
@@ -263,6 +264,11 @@ class _Run:
                     f"started; try a smaller lr (now {plan.lr:g})",
                     stacklevel=2,
                 )
+
+    def _standing(self) -> float:
+        """The loss of the whole table, computed as in a step."""
+        with crew(self.crew):
+            return self.problem.standing(self.rows, self.plan.batch_size) + self.plan.offset
 
     def _close_epoch(self, rate: float) -> dict[str, Any]:
         """The record of the epoch (or the part of one) that has just ended."""

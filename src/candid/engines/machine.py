@@ -9,7 +9,7 @@ import torch
 
 from candid.families import Family
 
-__all__ = ["keep_freed_memory", "pick_device", "step_threads", "threads"]
+__all__ = ["keep_freed_memory", "pick_device", "step_crew", "threads"]
 
 # The largest block for which glibc still learns to keep freed memory.
 LARGEST_KEPT = 31 << 20
@@ -38,9 +38,11 @@ def pick_device(name: str) -> torch.device:
     return device
 
 
-def step_threads(family: Family, n_rows: int) -> int | None:
-    """How many threads are best for steps with so many rows: one if there is little to share out, None for all."""
-    return 1 if family.n_covariances(n_rows) <= FEW_COVARIANCES else None
+def step_crew(family: Family, n_rows: int) -> int | None:
+    """The size of the crew that is best for steps with so many rows; None if torch should share out its operations."""
+    if family.n_covariances(n_rows) <= FEW_COVARIANCES:
+        return 1
+    return torch.get_num_threads() if family.shares_rows(n_rows) else None
 
 
 @contextmanager

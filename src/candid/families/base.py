@@ -46,6 +46,10 @@ class Family(nn.Module, ABC):
         """How many covariances a step with so many rows needs; infinite where these are not most of the work."""
         return math.inf
 
+    def shares_rows(self, n_rows: int) -> bool:
+        """Whether most of a step with so many rows is work on blocks of them, which a crew can share out."""
+        return False
+
     def evaluate(self, batch: Batch) -> Evaluation:
         """Marginals of the rows of a batch, and the penalties of the model."""
         raise TypeError(f"{type(self).__name__} has no row marginals; use it with an evidence")

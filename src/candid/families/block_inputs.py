@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -14,6 +13,7 @@ from candid.kernels.blocks import Blocks, HalfGradients, make_blocks
 from candid.kernels.gram import chain_factors, scaled_inputs
 from candid.kernels.profiles import Profile
 from candid.linalg import Factor, cholesky
+from candid.linalg.crew import crew_size
 
 __all__ = ["BlockInputs", "many_rows"]
 
@@ -22,12 +22,11 @@ BLOCK = 2**19
 LEAST, LEAST_ROWS = 2**16, 3
 
 
-def many_rows(kernel: Kernel, x: Tensor, points: Tensor) -> bool:
+def many_rows(kernel: Kernel, n_rows: int, points: Tensor) -> bool:
     """Whether blocks of rows are possible, and quicker than all rows at a time."""
     known = isinstance(kernel, Stationary) and not kernel.shapes()
-    (n_rows, n_points), on_processor = (x.shape[-2], points.shape[-2]), x.device.type == "cpu"
-    many = n_rows * n_points >= LEAST and n_rows >= LEAST_ROWS * n_points
-    return known and many and on_processor and x.dim() == 2
+    n_points, on_processor = points.shape[-2], points.device.type == "cpu"
+    return known and on_processor and n_rows * n_points >= LEAST and n_rows >= LEAST_ROWS * n_points
 
 
 @dataclass(frozen=True)
@@ -52,12 +51,14 @@ class BlockInputs:
         gram, slope = self.blocks.gram()
         return cholesky(gram, jitter.flatten(), scale=1.0), slope
 
-    def __iter__(self) -> Iterator[tuple[int, slice]]:
-        """All GPs, and blocks of rows of each, of about the same size."""
+    def parts(self) -> list[tuple[int, slice]]:
+        """All GPs, and blocks of rows of each, of about the same size and as many for each thread of a crew."""
         (n_gps, n_points, _), n_rows = self.blocks.a.shape, self.blocks.columns.shape[-1]
         count = max(1, round(n_points * n_rows / BLOCK))
+        while n_gps * count % max(crew_size(), 1):
+            count += 1
         edges = [n_rows * number // count for number in range(count + 1)]
-        return iter([(gp, slice(*pair)) for gp in range(n_gps) for pair in pairwise(edges)])
+        return [(gp, slice(*pair)) for gp in range(n_gps) for pair in pairwise(edges)]
 
     def unfold(self, values: Tensor) -> Tensor:
         """With the leading axes of the points in place of one."""

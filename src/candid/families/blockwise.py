@@ -18,24 +18,33 @@ with all rows: with one row more, [A diag(s); hᵀ]Aᵀ is G above m̄ᵀ, and [
 
 from __future__ import annotations
 
+from itertools import chain
+
 import torch
 from torch import Tensor
 
 from candid.families.block_inputs import BlockInputs, many_rows
 from candid.families.row_blocks import GPs, Pull, Sums, evaluate, of_products, pull_back
 from candid.kernels import Kernel, Stationary
+from candid.kernels.blocks import HalfGradients
 from candid.kernels.precision import full_precision
 from candid.kernels.stationary import known_lengthscale
 from candid.linalg import Factor, first_order
+from candid.linalg.crew import share_out
 from candid.linalg.triangular import half_congruence_with, inverse_of
 from candid.weights import Delta, Diagonal, Full, Weights
 
-__all__ = ["blockwise_moments", "pays"]
+__all__ = ["blocks_pay", "blockwise_moments", "pays"]
 
 
 def pays(kernel: Kernel, weights: Weights, x: Tensor, points: Tensor) -> bool:
     """Whether this is possible, and quicker than all rows at a time."""
-    return isinstance(weights, (Delta, Diagonal, Full)) and many_rows(kernel, x, points)
+    return x.dim() == 2 and blocks_pay(kernel, weights, x.shape[-2], points)
+
+
+def blocks_pay(kernel: Kernel, weights: Weights, n_rows: int, points: Tensor) -> bool:
+    """The same for so many rows that all models have in common."""
+    return isinstance(weights, (Delta, Diagonal, Full)) and many_rows(kernel, n_rows, points)
 
 
 def blockwise_moments(
@@ -56,31 +65,54 @@ class _Blockwise(torch.autograd.Function):
     def forward(ctx, inputs: BlockInputs, lower, slope, x, points, lengthscale, mean, root):
         ctx.set_materialize_grads(False)
         ctx.inputs, last = inputs, len(inputs.batch) - 1
-        gps = GPs(inverse_of(lower), mean.flatten(0, last), None if root is None else root.flatten(0, last))
+        whitener = torch.cat(share_out(lambda run: inverse_of(lower[run]), len(lower)))
+        gps = GPs(whitener, mean.flatten(0, last), None if root is None else root.flatten(0, last))
         moments = x.new_zeros(3, len(lower), len(x))
+        parts = inputs.parts()
+
+        def evaluate_some(run: slice) -> list[Tensor]:
+            return [kept for part in parts[run] for kept in evaluate(gps, inputs.blocks, *part, moments)]
+
         with full_precision(x.device):
-            kept = [part for gp, rows in inputs for part in evaluate(gps, inputs.blocks, gp, rows, moments)]
-        ctx.save_for_backward(*gps, slope, lengthscale, *kept)
+            kept = share_out(evaluate_some, len(parts))
+        ctx.parts = parts
+        ctx.save_for_backward(*gps, slope, lengthscale, *chain(*kept))
         return tuple(moments.view(3, *inputs.batch, -1))
 
     @staticmethod
     @first_order
     def backward(ctx, *grads: Tensor | None):  # pyright: ignore[reportIncompatibleMethodOverride]
         *parts, slope, lengthscale = ctx.saved_tensors[:5]
-        gps, kept, inputs = GPs(*parts), iter(ctx.saved_tensors[5:]), ctx.inputs
+        gps, kept, inputs = GPs(*parts), ctx.saved_tensors[5:], ctx.inputs
         blocks, unfold = inputs.blocks, inputs.unfold
         n_gps, n_rows = len(gps.mean), blocks.columns.shape[-1]
         flat = (lengthscale.new_zeros(n_gps, n_rows) if grad is None else grad.reshape(n_gps, n_rows) for grad in grads)
         pull = Pull.of(gps, *flat)
-        sums, total = Sums.zeros(gps, pull), blocks.zeros(of_rows=ctx.needs_input_grad[3])
-        with full_precision(lengthscale.device):
-            for gp, rows in inputs:
-                cross_bar = pull_back(gps, pull, gp, rows, next(kept), sums)
-                blocks.add_gradients(total, gp, rows, cross_bar, next(kept))
-            inner, root_bar = of_products(gps, sums)
+        total = blocks.zeros(of_rows=ctx.needs_input_grad[3])
+
+        def pull_back_some(run: slice) -> tuple[Sums, HalfGradients]:
+            sums, own = Sums.zeros(gps, pull), total.beside()
+            for (gp, rows), features, cross_slope in zip(ctx.parts[run], kept[::2][run], kept[1::2][run], strict=True):
+                cross_bar = pull_back(gps, pull, gp, rows, features, sums)
+                blocks.add_gradients(own, gp, rows, cross_bar, cross_slope)
+            return sums, own
+
+        def finish_some(run: slice) -> Tensor | None:
+            some = gps.some(run)
+            inner, root_bar = of_products(some, sums.some(run))
             # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ; that is ½(H + Hᵀ), for which H will do
-            blocks.add_gram_gradients(total, half_congruence_with(gps.whitener, inner), slope)
+            blocks.add_gram_gradients(total, run, half_congruence_with(some.whitener, inner), slope[run])
+            return root_bar
+
+        with full_precision(lengthscale.device):
+            (sums, own), *others = share_out(pull_back_some, len(ctx.parts))
+            total.add(own)
+            for more, own in others:
+                sums.add(more)
+                total.add(own)
+            root_bars = share_out(finish_some, n_gps)
+        root_bar = None if gps.root is None else unfold(torch.cat(root_bars))  # pyright: ignore[reportArgumentType]
         return (
             *(None, None, None, *inputs.gradients(total, lengthscale)),
-            *(unfold(sums.products[:, -1]), None if root_bar is None else unfold(root_bar)),
+            *(unfold(sums.products[:, -1]), root_bar),
         )

@@ -9,14 +9,18 @@ where h is the gradient of the mean, and Σ the symmetric matrix whose lower tri
 
 from __future__ import annotations
 
+from itertools import chain
+
 import torch
 from torch import Tensor
 
 from candid.families.block_inputs import BlockInputs
 from candid.kernels import Stationary
+from candid.kernels.blocks import HalfGradients
 from candid.kernels.precision import full_precision
 from candid.kernels.stationary import known_lengthscale
 from candid.linalg import Factor, first_order
+from candid.linalg.crew import share_out
 from candid.linalg.triangular import inverse_of, transposed_lower_times
 
 __all__ = ["blockwise_mean"]
@@ -38,33 +42,47 @@ class _BlockwiseMean(torch.autograd.Function):
     def forward(ctx, inputs: BlockInputs, lower, gram_slope, x, points, lengthscale, weights):
         ctx.inputs, last = inputs, len(inputs.batch) - 1
         whitener, weights = inverse_of(lower), weights.flatten(0, last)
-        latent, kept = x.new_empty(len(lower), len(x)), []
+        latent, parts = x.new_empty(len(lower), len(x)), inputs.parts()
         with full_precision(x.device):
             # c = Wᵀm
             coefficients = (weights.unsqueeze(-2) @ whitener).squeeze(-2)
-            for gp, rows in inputs:
-                cross, slope = inputs.blocks.covariances(gp, rows)
-                torch.mv(cross.mT, coefficients[gp], out=latent[gp, rows])
-                kept += [cross, slope]
-        ctx.save_for_backward(whitener, weights, coefficients, gram_slope, lengthscale, *kept)
+
+            def evaluate_some(run: slice) -> list[Tensor]:
+                kept = [inputs.blocks.covariances(*part) for part in parts[run]]
+                for (gp, rows), (cross, _) in zip(parts[run], kept, strict=True):
+                    torch.mv(cross.mT, coefficients[gp], out=latent[gp, rows])
+                return list(chain(*kept))
+
+            kept = share_out(evaluate_some, len(parts))
+        ctx.parts = parts
+        ctx.save_for_backward(whitener, weights, coefficients, gram_slope, lengthscale, *chain(*kept))
         return inputs.unfold(latent)
 
     @staticmethod
     @first_order
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         whitener, weights, coefficients, gram_slope, lengthscale = ctx.saved_tensors[:5]
-        kept, inputs, blocks = iter(ctx.saved_tensors[5:]), ctx.inputs, ctx.inputs.blocks
+        kept, inputs, blocks = ctx.saved_tensors[5:], ctx.inputs, ctx.inputs.blocks
         grad, total = grad.flatten(0, len(inputs.batch) - 1), blocks.zeros(of_rows=ctx.needs_input_grad[3])
-        coefficients_bar = torch.zeros_like(coefficients)
+
+        def pull_back_some(run: slice) -> tuple[Tensor, HalfGradients]:
+            sums, own = torch.zeros_like(coefficients), total.beside()
+            for (gp, rows), cross, slope in zip(ctx.parts[run], kept[::2][run], kept[1::2][run], strict=True):
+                sums[gp].addmv_(cross, grad[gp, rows])
+                blocks.add_gradients(own, gp, rows, torch.outer(coefficients[gp], grad[gp, rows]), slope)
+            return sums, own
+
         with full_precision(grad.device):
-            for gp, rows in inputs:
-                coefficients_bar[gp].addmv_(next(kept), grad[gp, rows])
-                blocks.add_gradients(total, gp, rows, torch.outer(coefficients[gp], grad[gp, rows]), next(kept))
+            (coefficients_bar, own), *others = share_out(pull_back_some, len(ctx.parts))
+            total.add(own)
+            for more, own in others:
+                coefficients_bar += more
+                total.add(own)
             # m̄ = W c̄
             weights_bar = whitener @ coefficients_bar.unsqueeze(-1)
             # K̄_zz = −½(WᵀΦW + its transpose), for which −WᵀΦW will do, where Φ has the lower triangle of m m̄ᵀ and
             # half of its diagonal: −(ΦW)_i = m_i (½m̄_i W_i − Σ_{j≤i} m̄_j W_j)
             rows_bar = weights_bar * whitener
             half = weights.unsqueeze(-1) * rows_bar.mul(0.5).sub_(rows_bar.cumsum(-2))
-            blocks.add_gram_gradients(total, transposed_lower_times(whitener, half), gram_slope)
+            blocks.add_gram_gradients(total, slice(None), transposed_lower_times(whitener, half), gram_slope)
         return None, None, None, *inputs.gradients(total, lengthscale), inputs.unfold(weights_bar.squeeze(-1))

@@ -24,11 +24,11 @@ from torch import Tensor, nn
 
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
-from candid.families.blockwise import blockwise_moments, pays
+from candid.families.blockwise import blocks_pay, blockwise_moments, pays
 from candid.families.blockwise_mean import blockwise_mean
 from candid.families.means import Mean
 from candid.families.sparse import Sparse
-from candid.kernels import Kernel, Stationary, unfold
+from candid.kernels import Kernel, Stationary, networks_in, unfold
 from candid.kernels.joint import joint_grams
 from candid.linalg import kernel_coefficients, whiten
 from candid.marginal import Batch, Evaluation
@@ -69,6 +69,12 @@ class Decoupled(Sparse):
         self.mean_weights = Delta(mean_points.shape[-2], tuple(mean_points.shape[:-2]))
         self.jitter = self.jitter.unsqueeze(-1).repeat_interleave(2, -1)
         weights.mean.requires_grad_(False).zero_()
+
+    def shares_rows(self, n_rows: int) -> bool:
+        unit, weights = self.kernel.unit, self.weights
+        return not list(networks_in(self)) and all(
+            blocks_pay(unit, weights, n_rows, points) for points in self.point_parameters()
+        )
 
     def evaluate(self, batch: Batch) -> Evaluation:
         unit, embed = unfold(self.kernel.unit)

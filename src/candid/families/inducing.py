@@ -17,9 +17,9 @@ from torch import Tensor
 
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
-from candid.families.blockwise import blockwise_moments, pays
+from candid.families.blockwise import blocks_pay, blockwise_moments, pays
 from candid.families.sparse import Sparse
-from candid.kernels import Kernel, Stationary, unfold
+from candid.kernels import Kernel, Stationary, networks_in, unfold
 from candid.kernels.joint import joint_grams
 from candid.linalg import whiten
 from candid.marginal import Batch, Evaluation, LowRankPrior, Marginal
@@ -49,6 +49,10 @@ class Inducing(Sparse):
         # What one factorisation needed, the next one starts from.
         self.jitter.copy_(factor.jitter)
         return whitened
+
+    def shares_rows(self, n_rows: int) -> bool:
+        unit, weights = self.kernel.unit, self.weights
+        return not list(networks_in(self)) and blocks_pay(unit, weights, n_rows, self.points)
 
     def evaluate(self, batch: Batch) -> Evaluation:
         return Evaluation(self.marginal(batch.x, weight=batch.weight), {"kl": self.weights.penalty()})

@@ -86,6 +86,10 @@ class Layers(Family):
     def hidden_inputs(self) -> int | None:
         return self.last.points.shape[-1] if len(self.layers) > 1 else None
 
+    def shares_rows(self, n_rows: int) -> bool:
+        # Layers on top have more rows, not fewer.
+        return all(layer.shares_rows(n_rows) for layer in self.layers)  # pyright: ignore
+
     def evaluate(self, batch: Batch) -> Evaluation:
         below = self.hidden(batch.x, batch.weight)
         marginal = self._at(len(self.layers) - 1, batch.x, below, batch.weight)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from candid.kernels.blocks import Blocks
+from candid.linalg.crew import share_out
 from candid.linalg.triangular import (
     add_lower_times,
     add_product_below_diagonal,
@@ -33,11 +34,15 @@ class GPs(NamedTuple):
     def full(self) -> bool:
         return self.root is not None and self.root.dim() == 3
 
+    def some(self, run: slice) -> GPs:
+        """A few of them."""
+        return GPs(self.whitener[run], self.mean[run], None if self.root is None else self.root[run])
+
 
 def evaluate(gps: GPs, blocks: Blocks, gp: int, rows: slice, moments: Tensor) -> tuple[Tensor, Tensor]:
     """A, and w = dk/dq up to a constant, of some rows; their moments are written to ``moments`` (3, GP, n)."""
     cross, slope = blocks.covariances(gp, rows)
-    features = lower_times(gps.whitener[gp], cross)
+    features = lower_times(gps.whitener[gp], cross, spare=True)
     own = moments[:, gp, rows]
     variances = None if gps.root is None or gps.full else gps.root[gp].square()
     blocks.add_moments(features, gps.mean[gp], variances, own)
@@ -61,17 +66,21 @@ class Pull(NamedTuple):
         apart = of_explained + of_spread
         n_gps, size, _ = gps.whitener.shape
         turned = gps.whitener.new_empty(n_gps, size + 1, size)
-        # P = 2(S − I)W
-        upper = turned[:, :-1]
-        if gps.root is None:
-            torch.mul(gps.whitener, -2.0, out=upper)
-        elif gps.full:
-            upper.copy_(gps.whitener)
-            add_lower_times(upper, gps.root, transposed_lower_times(gps.root, gps.whitener), alpha=2.0, beta=-2.0)
-        else:
-            torch.mul(gps.whitener, 2 * (gps.root.square() - 1).unsqueeze(-1), out=upper)
-        torch.bmm(gps.mean.unsqueeze(-2), gps.whitener, out=turned[:, -1:])
+        share_out(lambda run: _turn(gps.some(run), turned[run]), n_gps)
         return Pull(of_mean, of_spread, apart if apart.any() else None, turned)
+
+
+def _turn(gps: GPs, turned: Tensor) -> None:
+    """Write [P; mᵀW] with P = 2(S − I)W."""
+    upper = turned[:, :-1]
+    if gps.root is None:
+        torch.mul(gps.whitener, -2.0, out=upper)
+    elif gps.full:
+        upper.copy_(gps.whitener)
+        add_lower_times(upper, gps.root, transposed_lower_times(gps.root, gps.whitener), alpha=2.0, beta=-2.0)
+    else:
+        torch.mul(gps.whitener, 2 * (gps.root.square() - 1).unsqueeze(-1), out=upper)
+    torch.bmm(gps.mean.unsqueeze(-2), gps.whitener, out=turned[:, -1:])
 
 
 class Sums(NamedTuple):
@@ -84,6 +93,15 @@ class Sums(NamedTuple):
     def zeros(gps: GPs, pull: Pull) -> Sums:
         return Sums(torch.zeros_like(pull.turned), None if pull.apart is None else torch.zeros_like(gps.whitener))
 
+    def some(self, run: slice) -> Sums:
+        """Those of a few GPs."""
+        return Sums(self.products[run], None if self.apart is None else self.apart[run])
+
+    def add(self, other: Sums) -> None:
+        self.products.add_(other.products)
+        if self.apart is not None and other.apart is not None:
+            self.apart.add_(other.apart)
+
 
 def pull_back(gps: GPs, pull: Pull, gp: int, rows: slice, features: Tensor, sums: Sums) -> Tensor:
     """K̄_zx of some rows; what they contribute to ``sums`` is added there."""
@@ -93,7 +111,7 @@ def pull_back(gps: GPs, pull: Pull, gp: int, rows: slice, features: Tensor, sums
     weighted[-1] = pull.of_mean[gp, rows]
     add_product_below_diagonal(sums.products[gp], weighted, features)
     turned = pull.turned[gp]
-    cross_bar = turned.mT @ weighted if gps.full else transposed_lower_times(turned, weighted)
+    cross_bar = turned.mT @ weighted if gps.full else transposed_lower_times(turned, weighted, spare=True)
     if pull.apart is not None and sums.apart is not None:
         apart = pull.apart[gp, rows]
         # Often these are only the few rows whose residual is cut off at zero.

@@ -38,6 +38,14 @@ class HalfGradients(NamedTuple):
             self.points[..., :n_features], self.rows[..., :n_features, :], self.moment[..., :n_features]
         )
 
+    def beside(self) -> HalfGradients:
+        """Sums of other rows, which begin at zero; those of rows are written to the same place."""
+        return self._replace(points=torch.zeros_like(self.points), moment=torch.zeros_like(self.moment))
+
+    def add(self, other: HalfGradients) -> None:
+        self.points.add_(other.points)
+        self.moment.add_(other.moment)
+
 
 class Blocks(ABC):
     """Points ``a`` (GP, M, D) and rows ``b`` (GP, N, D), of which a block is one GP and a slice of its rows."""
@@ -55,15 +63,15 @@ class Blocks(ABC):
         """k and w of the points among each other, (GP, M, M)."""
 
     @abstractmethod
-    def add_gram_gradients(self, total: HalfGradients, gram_bar: Tensor, slope: Tensor) -> None:
-        """Add to ``total`` what a gradient of that k, which is overwritten, means for the points.
+    def add_gram_gradients(self, total: HalfGradients, gps: slice, gram_bar: Tensor, slope: Tensor) -> None:
+        """Add to ``total`` what a gradient of that k, which is overwritten, means for the points of a few GPs.
 
         It need not be symmetric, though k is.
         """
 
     @abstractmethod
     def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
-        """k and w of a block, as :class:`~candid.kernels.profiles.Profile` defines them; M×n."""
+        """k, which may be overwritten, and w of a block, as :class:`~candid.kernels.profiles.Profile` has them; M×n."""
 
     @abstractmethod
     def add_gradients(self, total: HalfGradients, gp: int, rows: slice, cross_bar: Tensor, slope: Tensor) -> None:
@@ -102,15 +110,15 @@ class _CompiledBlocks(Blocks):
             self._write(gp, self.own_columns, 0, k[gp], w[gp])
         return k, w
 
-    def add_gram_gradients(self, total: HalfGradients, gram_bar: Tensor, slope: Tensor) -> None:
+    def add_gram_gradients(self, total: HalfGradients, gps: slice, gram_bar: Tensor, slope: Tensor) -> None:
         # A point has no distance to itself; left in, its terms would cancel only up to rounding.
         gram_bar.diagonal(dim1=-2, dim2=-1).zero_()
         # Points are both the rows and the columns of this matrix.
         as_columns = self.a.new_empty(self.a.mT.shape)
         own = total._replace(rows=as_columns)
-        for gp in range(len(gram_bar)):
-            self._add(own, gp, self.own_columns, 0, gram_bar[gp], slope[gp])
-        total.points.add_(as_columns.mT)
+        for gp, of_one, its_slope in zip(range(len(self.a))[gps], gram_bar, slope, strict=True):
+            self._add(own, gp, self.own_columns, 0, of_one, its_slope)
+        total.points[gps] += as_columns[gps].mT
 
     def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
         # Each by itself: w may be kept longer than k.
@@ -159,10 +167,10 @@ class _TorchBlocks(Blocks):
         k, w = self.profile.evaluate(squared_distances(self.a, None))
         return k, w
 
-    def add_gram_gradients(self, total: HalfGradients, gram_bar: Tensor, slope: Tensor) -> None:
-        points_bar, moment = symmetric_gradients(gram_bar.mul_(slope), self.a)
-        total.points.add_(points_bar)
-        total.moment.add_(moment.squeeze(-2))
+    def add_gram_gradients(self, total: HalfGradients, gps: slice, gram_bar: Tensor, slope: Tensor) -> None:
+        points_bar, moment = symmetric_gradients(gram_bar.mul_(slope), self.a[gps])
+        total.points[gps] += points_bar
+        total.moment[gps] += moment.squeeze(-2)
 
     def covariances(self, gp: int, rows: slice) -> tuple[Tensor, Tensor]:
         if self.factors is None:
@@ -171,7 +179,7 @@ class _TorchBlocks(Blocks):
             left, right = self.factors
             distances = left[gp] @ right[gp, :, rows]
         k, w = self.profile.evaluate(distances)
-        return k, w
+        return k.clone() if k is w else k, w
 
     def add_gradients(self, total: HalfGradients, gp: int, rows: slice, cross_bar: Tensor, slope: Tensor) -> None:
         v, a, b = cross_bar * slope, self.a[gp], self.columns[gp, :, rows]

@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
@@ -32,6 +31,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from candid.linalg.autograd import first_order
+from candid.linalg.crew import threads_of_our_own
+from candid.linalg.plain import is_plain
 
 __all__ = [
     "MOST_NEIGHBOURS",
@@ -75,16 +76,8 @@ def _numba_is_there() -> bool:
 
 
 def machine_code_takes(values: Tensor) -> bool:
-    """Whether machine code can read such a tensor: on the processor, neither learned nor transformed or traced."""
-    return (
-        values.device.type == "cpu"
-        and values.dtype in (torch.float32, torch.float64)
-        and not (values.requires_grad and torch.is_grad_enabled())
-        and _allowed.get()
-        and _numba_is_there()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(values)  # pyright: ignore[reportAttributeAccessIssue]
-        and not (torch.jit.is_tracing() or torch.compiler.is_compiling())
-    )
+    """Whether machine code can read such a tensor."""
+    return is_plain(values) and _allowed.get() and _numba_is_there()
 
 
 def can_compile(points: Tensor) -> bool:
@@ -202,10 +195,4 @@ def _share_out(number: int, profile: int, given: list, jitter: float, learns: bo
         return
     bounds = [number * piece // (PIECES * workers) for piece in range(PIECES * workers + 1)]
     # The results are nothing, but exceptions come out with them.
-    list(_threads(workers, os.getpid()).map(condition_some, bounds[:-1], bounds[1:]))
-
-
-@cache
-def _threads(number: int, process: int) -> ThreadPoolExecutor:
-    """Threads for as long as the process lives; a forked one has none of its parent's."""
-    return ThreadPoolExecutor(number, thread_name_prefix="candid-rows")
+    list(threads_of_our_own(workers, os.getpid()).map(condition_some, bounds[:-1], bounds[1:]))

@@ -3,6 +3,7 @@
 A matrix product does not know that half of a triangle is zero. Cut into blocks of rows, it does little more than half
 of the work. A triangular solve is fastest from the right and on columns, which for matrices that are stored by rows
 means the transposed system: L⁻¹X = (Xᵀ L⁻ᵀ)ᵀ. Where X has many more columns than L, a product with L⁻¹ is faster still.
+In a crew, products and inverses are those of :mod:`candid.linalg.blas`.
 
 These are parts of gradients that are written by hand, and have none themselves.
 """
@@ -15,6 +16,9 @@ from itertools import pairwise
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from candid.linalg.blas import blas_takes, invert_lower, multiply_by_lower
+from candid.linalg.crew import share_out
 
 __all__ = [
     "add_lower_times",
@@ -52,6 +56,10 @@ def solve_lower_transposed(
 
 def inverse_of(lower: Float[Tensor, "*batch m m"]) -> Float[Tensor, "*batch m m"]:
     """L⁻¹, which is lower-triangular, too: with L = [L₁, 0; K, L₂] it is [L₁⁻¹, 0; −L₂⁻¹K L₁⁻¹, L₂⁻¹]."""
+    if blas_takes(lower):
+        inverse = lower.clone(memory_format=torch.contiguous_format)
+        if all(invert_lower(matrix) for matrix in inverse.view(-1, *lower.shape[-2:])):
+            return inverse
     if lower.shape[-1] <= LARGEST_INVERSE:
         identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device).expand_as(lower)
         return _solve_from_right(lower, identity)
@@ -124,9 +132,14 @@ def _write_congruence(lower: Tensor, symmetric: Tensor, result: Tensor) -> None:
 
 
 def lower_times(
-    lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"], lower_half: bool = False
+    lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"], lower_half: bool = False, spare: bool = False
 ) -> Float[Tensor, "*batch m n"]:
-    """L X, or of a square X only what is on and below the diagonal; there may be zeros above it then."""
+    """L X, or of a square X only what is on and below the diagonal; there may be zeros above it then.
+
+    ``spare`` says that nobody needs X afterwards.
+    """
+    if blas_takes(lower):
+        return _product_by_blas(lower, x, spare=spare)
     product = torch.zeros_like(x) if lower_half else torch.empty_like(x)
     for start, stop in _blocks(lower.shape[-1]):
         # (L X)_i = Σ_{j≤i} L_ij X_j
@@ -144,6 +157,9 @@ def add_lower_times(
     lower_half: bool = False,
 ) -> None:
     """total ← β·total + α·L X; with a square X perhaps only on and below the diagonal, and without meaning above it."""
+    if blas_takes(lower):
+        total.mul_(beta).add_(_product_by_blas(lower, x), alpha=alpha)
+        return
     for start, stop in _blocks(lower.shape[-1]):
         columns = slice(0, stop) if lower_half else slice(None)
         own = total[:, start:stop, columns]
@@ -151,9 +167,13 @@ def add_lower_times(
 
 
 def transposed_lower_times(
-    lower: Float[Tensor, "*batch j m"], x: Float[Tensor, "*batch j n"]
+    lower: Float[Tensor, "*batch j m"], x: Float[Tensor, "*batch j n"], spare: bool = False
 ) -> Float[Tensor, "*batch m n"]:
-    """Lᵀ X; below its triangle, L may have more rows."""
+    """Lᵀ X; below its triangle, L may have more rows. ``spare`` says that nobody needs X afterwards."""
+    if blas_takes(lower):
+        size = lower.shape[-1]
+        product = _product_by_blas(lower, x[..., :size, :], transposed=True, spare=spare)
+        return product if lower.shape[-2] == size else product.add_(lower[..., size:, :].mT @ x[..., size:, :])
     product = x.new_empty(*x.shape[:-2], lower.shape[-1], x.shape[-1])
     for start, stop in _blocks(lower.shape[-1]):
         # (Lᵀ X)_i = Σ_{j≥i} L_jiᵀ X_j
@@ -190,6 +210,17 @@ def mirror_below_diagonal(total: Float[Tensor, "gps j m"]) -> None:
     for start, stop in _blocks(total.shape[-2]):
         first, own = slice(0, min(start, size)), slice(start, min(stop, size))
         total[:, first, own] = total[:, own, first].mT
+
+
+def _product_by_blas(lower: Tensor, x: Tensor, transposed: bool = False, spare: bool = False) -> Tensor:
+    """L X or Lᵀ X, several products by several threads."""
+    product = x if spare and x.is_contiguous() else x.clone(memory_format=torch.contiguous_format)
+    if product.dim() == 2:
+        multiply_by_lower(lower, product, transposed)
+        return product
+    pairs = list(zip(lower.flatten(0, -3), product.flatten(0, -3), strict=True))
+    share_out(lambda run: [multiply_by_lower(*pair, transposed) for pair in pairs[run]], len(pairs))
+    return product
 
 
 def _blocks(size: int) -> tuple[tuple[int, int], ...]:

@@ -1,0 +1,91 @@
+"""Triangular products and inverses in place, by the BLAS and LAPACK that SciPy brings.
+
+They do half of the work of a product of full matrices, where torch has nothing but full ones. SciPy publishes the
+addresses of these routines for Cython (``scipy.linalg.cython_blas``); called by address they do not hold the
+interpreter's lock. They store matrices by columns: what is stored by rows is for them the transpose, and for
+X ← L X they are asked for Xᵀ ← Xᵀ Lᵀ.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+import torch
+from scipy.linalg import cython_blas, cython_lapack  # pyright: ignore[reportAttributeAccessIssue]
+from torch import Tensor
+
+from candid.linalg.crew import crew_size
+from candid.linalg.plain import is_plain
+
+__all__ = ["blas_takes", "invert_lower", "multiply_by_lower"]
+
+# Names of routines begin with it; one as they want it.
+LETTERS = {torch.float32: ("s", ctypes.c_float), torch.float64: ("d", ctypes.c_double)}
+
+
+def blas_takes(lower: Tensor) -> bool:
+    """Whether this is a matrix for it, and there is a crew: without one torch has several threads for a product."""
+    return crew_size() > 0 and is_plain(lower) and 1 in lower.stride()[-2:]
+
+
+def multiply_by_lower(lower: Tensor, x: Tensor, transposed: bool = False) -> None:
+    """X ← L X, or Lᵀ X. Neither what is above the diagonal of L is read nor rows that it has below its triangle."""
+    by_rows = lower.stride(-1) == 1
+    letters = b"R", b"U" if by_rows else b"L", b"T" if transposed == by_rows else b"N", b"N"
+    (size, columns), step = x.shape, lower.stride(-2 if by_rows else -1)
+    _routine(cython_blas, "trmm", x.dtype)(
+        *map(_letter, letters), _number(columns), _number(size), _one(x.dtype),
+        lower.data_ptr(), _number(step), x.data_ptr(), _number(x.stride(0)),
+    )  # fmt: skip
+
+
+def invert_lower(lower: Tensor) -> bool:
+    """L ← L⁻¹; False if L, which is stored by rows, is singular."""
+    failed = ctypes.c_int(0)
+    _routine(cython_lapack, "trtri", lower.dtype)(
+        _letter(b"U"), _letter(b"N"), _number(len(lower)), lower.data_ptr(), _number(lower.stride(0)),
+        ctypes.addressof(failed),
+    )  # fmt: skip
+    return failed.value == 0
+
+
+@cache
+def _routine(module: ModuleType, name: str, dtype: torch.dtype) -> Callable[..., None]:
+    """A routine that takes addresses."""
+    capsule = module.__pyx_capi__[LETTERS[dtype][0] + name]
+    api = ctypes.pythonapi
+    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
+    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
+    signature: bytes = name_of(capsule)
+    # «void (char *, …, int *, …)»
+    n_arguments = signature.count(b"*")
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)(pointer_of(capsule, signature))
+
+
+# Arguments are passed by their addresses, so they are kept.
+_kept: dict[int, Any] = {}
+
+
+def _address(value: Any) -> int:
+    address = ctypes.addressof(value)
+    _kept[address] = value
+    return address
+
+
+@cache
+def _letter(letter: bytes) -> int:
+    return _address(ctypes.c_char(letter))
+
+
+@cache
+def _number(number: int) -> int:
+    return _address(ctypes.c_int(number))
+
+
+@cache
+def _one(dtype: torch.dtype) -> int:
+    return _address(LETTERS[dtype][1](1))

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import threading
+
+import pytest
+import scipy.linalg  # noqa: F401
+import torch
+from threadpoolctl import threadpool_info
+
+from candid.linalg.crew import crew, crew_size, share_out
+
+
+def blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+
+@pytest.fixture(autouse=True)
+def several_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_operations_in_a_crew_have_one_thread():
+    before = blas_threads()
+    with crew(2):
+        assert torch.get_num_threads() == 1
+        assert blas_threads() == {1}
+        assert crew_size() == 2
+    assert torch.get_num_threads() == 3
+    assert blas_threads() == before
+    assert crew_size() == 0
+
+
+def test_threads_are_put_back_after_an_error():
+    with pytest.raises(RuntimeError), crew(1):
+        raise RuntimeError
+    assert torch.get_num_threads() == 3
+    assert crew_size() == 0
+
+
+def test_no_crew_changes_nothing():
+    with crew(None):
+        assert torch.get_num_threads() == 3
+        assert crew_size() == 0
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7])
+@pytest.mark.parametrize("size", [None, 1, 2, 3])
+def test_every_part_is_done_once_and_in_order(size, count):
+    with crew(size):
+        runs = share_out(lambda run: list(range(count))[run], count)
+    assert [part for run in runs for part in run] == list(range(count))
+    assert len(runs) == min(size or 1, count)
+
+
+def test_members_work_at_the_same_time_on_one_thread_each():
+    """Each waits for the other, so neither would come to an end alone."""
+    meeting = threading.Barrier(2, timeout=30)
+
+    def work(run: slice) -> tuple[int, int, bool]:
+        meeting.wait()
+        return torch.get_num_threads(), crew_size(), torch.is_grad_enabled()
+
+    with crew(2):
+        assert share_out(work, 2) == [(1, 1, False)] * 2
+        # What the caller had is as it was.
+        assert crew_size() == 2
+        assert torch.is_grad_enabled()
+
+
+def test_a_member_shares_nothing_out():
+    with crew(2):
+        inner = share_out(lambda run: share_out(lambda own: own, 5), 2)
+    assert inner == [[slice(0, 5)]] * 2
+
+
+@pytest.mark.parametrize("failing", [0, 1])
+def test_errors_of_all_members_come_out(failing):
+    finished = threading.Event()
+
+    def work(run: slice) -> None:
+        if run.start == failing:
+            raise ValueError("out of chalk")
+        finished.set()
+
+    with crew(2), pytest.raises(ValueError, match="chalk"):
+        share_out(work, 2)
+    assert finished.is_set()
