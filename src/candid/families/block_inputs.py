@@ -13,7 +13,7 @@ from candid.kernels.blocks import Blocks, HalfGradients, make_blocks
 from candid.kernels.gram import chain_factors, scaled_inputs
 from candid.kernels.profiles import Profile
 from candid.linalg import Factor, cholesky
-from candid.linalg.crew import crew_size
+from candid.linalg.crew import crew_size, joined, share_out
 
 __all__ = ["BlockInputs", "many_rows"]
 
@@ -48,8 +48,15 @@ class BlockInputs:
 
     def factorise(self, jitter: Tensor) -> tuple[Factor, Tensor]:
         """Factors of the Gram matrices of the points, and their w."""
-        gram, slope = self.blocks.gram()
-        return cholesky(gram, jitter.flatten(), scale=1.0), slope
+        start = jitter.flatten()
+
+        def factorise_some(run: slice) -> tuple[Tensor, Tensor, Tensor]:
+            gram, slope = self.blocks.gram(run)
+            factor = cholesky(gram, start[run], scale=1.0)
+            return factor.lower, factor.jitter, slope
+
+        lower, used, slope = map(joined, zip(*share_out(factorise_some, len(start)), strict=True))
+        return Factor(lower, used), slope
 
     def parts(self) -> list[tuple[int, slice]]:
         """All GPs, and blocks of rows of each, of about the same size and as many for each thread of a crew."""

@@ -30,7 +30,7 @@ from candid.kernels.blocks import HalfGradients
 from candid.kernels.precision import full_precision
 from candid.kernels.stationary import known_lengthscale
 from candid.linalg import Factor, first_order
-from candid.linalg.crew import share_out
+from candid.linalg.crew import joined, share_out
 from candid.linalg.triangular import half_congruence_with, inverse_of
 from candid.weights import Delta, Diagonal, Full, Weights
 
@@ -65,7 +65,7 @@ class _Blockwise(torch.autograd.Function):
     def forward(ctx, inputs: BlockInputs, lower, slope, x, points, lengthscale, mean, root):
         ctx.set_materialize_grads(False)
         ctx.inputs, last = inputs, len(inputs.batch) - 1
-        whitener = torch.cat(share_out(lambda run: inverse_of(lower[run]), len(lower)))
+        whitener = joined(share_out(lambda run: inverse_of(lower[run]), len(lower)))
         gps = GPs(whitener, mean.flatten(0, last), None if root is None else root.flatten(0, last))
         moments = x.new_zeros(3, len(lower), len(x))
         parts = inputs.parts()
@@ -111,7 +111,7 @@ class _Blockwise(torch.autograd.Function):
                 sums.add(more)
                 total.add(own)
             root_bars = share_out(finish_some, n_gps)
-        root_bar = None if gps.root is None else unfold(torch.cat(root_bars))  # pyright: ignore[reportArgumentType]
+        root_bar = None if gps.root is None else unfold(joined(root_bars))  # pyright: ignore[reportArgumentType]
         return (
             *(None, None, None, *inputs.gradients(total, lengthscale)),
             *(unfold(sums.products[:, -1]), root_bar),

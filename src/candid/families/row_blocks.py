@@ -57,7 +57,7 @@ class Pull(NamedTuple):
     of_mean: Tensor  # h, (GP, n)
     of_spread: Tensor  # s
     apart: Tensor | None  # e + s; None where it is zero
-    turned: Tensor  # [P; mᵀW], (GP, M + 1, M)
+    turned: Tensor  # [P, 0; mᵀW, 0], (GP, M + 1, M + 1)
 
     @staticmethod
     def of(gps: GPs, of_mean: Tensor, of_explained: Tensor, of_spread: Tensor) -> Pull:
@@ -65,14 +65,14 @@ class Pull(NamedTuple):
             of_spread = -of_explained
         apart = of_explained + of_spread
         n_gps, size, _ = gps.whitener.shape
-        turned = gps.whitener.new_empty(n_gps, size + 1, size)
+        turned = gps.whitener.new_zeros(n_gps, size + 1, size + 1)
         share_out(lambda run: _turn(gps.some(run), turned[run]), n_gps)
         return Pull(of_mean, of_spread, apart if apart.any() else None, turned)
 
 
 def _turn(gps: GPs, turned: Tensor) -> None:
-    """Write [P; mᵀW] with P = 2(S − I)W."""
-    upper = turned[:, :-1]
+    """Write [P; mᵀW] with P = 2(S − I)W to all columns but the last."""
+    upper = turned[:, :-1, :-1]
     if gps.root is None:
         torch.mul(gps.whitener, -2.0, out=upper)
     elif gps.full:
@@ -80,7 +80,7 @@ def _turn(gps: GPs, turned: Tensor) -> None:
         add_lower_times(upper, gps.root, transposed_lower_times(gps.root, gps.whitener), alpha=2.0, beta=-2.0)
     else:
         torch.mul(gps.whitener, 2 * (gps.root.square() - 1).unsqueeze(-1), out=upper)
-    torch.bmm(gps.mean.unsqueeze(-2), gps.whitener, out=turned[:, -1:])
+    turned[:, -1:, :-1] = gps.mean.unsqueeze(-2) @ gps.whitener
 
 
 class Sums(NamedTuple):
@@ -91,7 +91,9 @@ class Sums(NamedTuple):
 
     @staticmethod
     def zeros(gps: GPs, pull: Pull) -> Sums:
-        return Sums(torch.zeros_like(pull.turned), None if pull.apart is None else torch.zeros_like(gps.whitener))
+        return Sums(
+            torch.zeros_like(pull.turned[..., :-1]), None if pull.apart is None else torch.zeros_like(gps.whitener)
+        )
 
     def some(self, run: slice) -> Sums:
         """Those of a few GPs."""
@@ -111,7 +113,9 @@ def pull_back(gps: GPs, pull: Pull, gp: int, rows: slice, features: Tensor, sums
     weighted[-1] = pull.of_mean[gp, rows]
     add_product_below_diagonal(sums.products[gp], weighted, features)
     turned = pull.turned[gp]
-    cross_bar = turned.mT @ weighted if gps.full else transposed_lower_times(turned, weighted, spare=True)
+    # [P; mᵀW]ᵀ[A diag(s); hᵀ]
+    product = turned.mT @ weighted if gps.full else transposed_lower_times(turned, weighted, spare=True)
+    cross_bar = product[:-1]
     if pull.apart is not None and sums.apart is not None:
         apart = pull.apart[gp, rows]
         # Often these are only the few rows whose residual is cut off at zero.

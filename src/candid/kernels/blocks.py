@@ -59,8 +59,8 @@ class Blocks(ABC):
         return HalfGradients(torch.zeros_like(self.a), torch.empty_like(columns), torch.zeros_like(self.a[:, 0]))
 
     @abstractmethod
-    def gram(self) -> tuple[Tensor, Tensor]:
-        """k and w of the points among each other, (GP, M, M)."""
+    def gram(self, gps: slice) -> tuple[Tensor, Tensor]:
+        """k and w of the points of a few GPs among each other, (GP, M, M)."""
 
     @abstractmethod
     def add_gram_gradients(self, total: HalfGradients, gps: slice, gram_bar: Tensor, slope: Tensor) -> None:
@@ -103,11 +103,11 @@ class _CompiledBlocks(Blocks):
         self.number, self.points = number, self.a.contiguous().numpy()
         self.row_columns, self.own_columns = self.columns.numpy(), self.a.mT.contiguous().numpy()
 
-    def gram(self) -> tuple[Tensor, Tensor]:
-        n_gps, size, _ = self.a.shape
-        k, w = (self.a.new_empty(n_gps, size, size) for _ in range(2))
-        for gp in range(n_gps):
-            self._write(gp, self.own_columns, 0, k[gp], w[gp])
+    def gram(self, gps: slice) -> tuple[Tensor, Tensor]:
+        numbers, size = range(len(self.a))[gps], self.a.shape[-2]
+        k, w = (self.a.new_empty(len(numbers), size, size) for _ in range(2))
+        for gp, own, slope in zip(numbers, k, w, strict=True):
+            self._write(gp, self.own_columns, 0, own, slope)
         return k, w
 
     def add_gram_gradients(self, total: HalfGradients, gps: slice, gram_bar: Tensor, slope: Tensor) -> None:
@@ -163,8 +163,8 @@ class _TorchBlocks(Blocks):
             if not cancels(a_norms, b_norms):
                 self.factors = left_factor(a, a_norms), right_factor(b, b_norms).mT
 
-    def gram(self) -> tuple[Tensor, Tensor]:
-        k, w = self.profile.evaluate(squared_distances(self.a, None))
+    def gram(self, gps: slice) -> tuple[Tensor, Tensor]:
+        k, w = self.profile.evaluate(squared_distances(self.a[gps], None))
         return k, w
 
     def add_gram_gradients(self, total: HalfGradients, gps: slice, gram_bar: Tensor, slope: Tensor) -> None:

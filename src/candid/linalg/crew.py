@@ -12,7 +12,7 @@ there is nothing to do.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
@@ -22,8 +22,9 @@ from typing import TypeVar
 
 import torch
 from threadpoolctl import ThreadpoolController
+from torch import Tensor
 
-__all__ = ["crew", "crew_size", "share_out", "threads_of_our_own"]
+__all__ = ["crew", "crew_size", "joined", "share_out", "threads_of_our_own"]
 
 T = TypeVar("T")
 
@@ -67,6 +68,11 @@ def share_out(work: Callable[[slice], T], count: int) -> list[T]:
         # Nobody goes on writing once this is over.
         wait(waiting)
     return [own, *(future.result() for future in waiting)]
+
+
+def joined(parts: Sequence[Tensor]) -> Tensor:
+    """What members have made of their runs, one after the other; a single part is not copied."""
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
 
 
 def _as_member(work: Callable[[slice], T], run: slice) -> T:
