@@ -1,4 +1,4 @@
-"""Triangular products and inverses in place, by the BLAS and LAPACK that SciPy brings.
+"""Products with triangles, in place, by the BLAS that SciPy brings.
 
 They do half of the work of a product of full matrices, where torch has nothing but full ones. SciPy publishes the
 addresses of these routines for Cython (``scipy.linalg.cython_blas``); called by address they do not hold the
@@ -11,19 +11,18 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from types import ModuleType
 from typing import Any
 
 import torch
-from scipy.linalg import cython_blas, cython_lapack  # pyright: ignore[reportAttributeAccessIssue]
+from scipy.linalg import cython_blas  # pyright: ignore[reportAttributeAccessIssue]
 from torch import Tensor
 
 from candid.linalg.crew import crew_size
 from candid.linalg.plain import is_plain
 
-__all__ = ["blas_takes", "invert_lower", "multiply_by_lower"]
+__all__ = ["blas_takes", "multiply_by_lower"]
 
-# Names of routines begin with it; one as they want it.
+# How names of routines begin, and the type of their numbers.
 LETTERS = {torch.float32: ("s", ctypes.c_float), torch.float64: ("d", ctypes.c_double)}
 
 
@@ -33,30 +32,20 @@ def blas_takes(lower: Tensor) -> bool:
 
 
 def multiply_by_lower(lower: Tensor, x: Tensor, transposed: bool = False) -> None:
-    """X ← L X, or Lᵀ X. Neither what is above the diagonal of L is read nor rows that it has below its triangle."""
+    """X ← L X, or Lᵀ X. What is above the diagonal of L is not read."""
     by_rows = lower.stride(-1) == 1
     letters = b"R", b"U" if by_rows else b"L", b"T" if transposed == by_rows else b"N", b"N"
     (size, columns), step = x.shape, lower.stride(-2 if by_rows else -1)
-    _routine(cython_blas, "trmm", x.dtype)(
+    _routine("trmm", x.dtype)(
         *map(_letter, letters), _number(columns), _number(size), _one(x.dtype),
         lower.data_ptr(), _number(step), x.data_ptr(), _number(x.stride(0)),
     )  # fmt: skip
 
 
-def invert_lower(lower: Tensor) -> bool:
-    """L ← L⁻¹; False if L, which is stored by rows, is singular."""
-    failed = ctypes.c_int(0)
-    _routine(cython_lapack, "trtri", lower.dtype)(
-        _letter(b"U"), _letter(b"N"), _number(len(lower)), lower.data_ptr(), _number(lower.stride(0)),
-        ctypes.addressof(failed),
-    )  # fmt: skip
-    return failed.value == 0
-
-
 @cache
-def _routine(module: ModuleType, name: str, dtype: torch.dtype) -> Callable[..., None]:
+def _routine(name: str, dtype: torch.dtype) -> Callable[..., None]:
     """A routine that takes addresses."""
-    capsule = module.__pyx_capi__[LETTERS[dtype][0] + name]
+    capsule = cython_blas.__pyx_capi__[LETTERS[dtype][0] + name]
     api = ctypes.pythonapi
     name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
     pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))

@@ -3,7 +3,7 @@
 A matrix product does not know that half of a triangle is zero. Cut into blocks of rows, it does little more than half
 of the work. A triangular solve is fastest from the right and on columns, which for matrices that are stored by rows
 means the transposed system: L⁻¹X = (Xᵀ L⁻ᵀ)ᵀ. Where X has many more columns than L, a product with L⁻¹ is faster still.
-In a crew, products and inverses are those of :mod:`candid.linalg.blas`.
+In a crew, products are those of :mod:`candid.linalg.blas`.
 
 These are parts of gradients that are written by hand, and have none themselves.
 """
@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from candid.linalg.blas import blas_takes, invert_lower, multiply_by_lower
+from candid.linalg.blas import blas_takes, multiply_by_lower
 from candid.linalg.crew import share_out
 
 __all__ = [
@@ -56,10 +56,6 @@ def solve_lower_transposed(
 
 def inverse_of(lower: Float[Tensor, "*batch m m"]) -> Float[Tensor, "*batch m m"]:
     """L⁻¹, which is lower-triangular, too: with L = [L₁, 0; K, L₂] it is [L₁⁻¹, 0; −L₂⁻¹K L₁⁻¹, L₂⁻¹]."""
-    if blas_takes(lower):
-        inverse = lower.clone(memory_format=torch.contiguous_format)
-        if all(invert_lower(matrix) for matrix in inverse.view(-1, *lower.shape[-2:])):
-            return inverse
     if lower.shape[-1] <= LARGEST_INVERSE:
         identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device).expand_as(lower)
         return _solve_from_right(lower, identity)
@@ -67,7 +63,7 @@ def inverse_of(lower: Float[Tensor, "*batch m m"]) -> Float[Tensor, "*batch m m"
     inverse = torch.zeros_like(lower)
     for half in (first, second):
         inverse[..., half, half] = inverse_of(lower[..., half, half])
-    corner = inverse[..., second, second] @ lower[..., second, first]
+    corner = lower_times(inverse[..., second, second], lower[..., second, first])
     torch.matmul(corner.neg_(), inverse[..., first, first], out=inverse[..., second, first])
     return inverse
 
@@ -167,14 +163,12 @@ def add_lower_times(
 
 
 def transposed_lower_times(
-    lower: Float[Tensor, "*batch j m"], x: Float[Tensor, "*batch j n"], spare: bool = False
+    lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"], spare: bool = False
 ) -> Float[Tensor, "*batch m n"]:
-    """Lᵀ X; below its triangle, L may have more rows. ``spare`` says that nobody needs X afterwards."""
+    """Lᵀ X. ``spare`` says that nobody needs X afterwards."""
     if blas_takes(lower):
-        size = lower.shape[-1]
-        product = _product_by_blas(lower, x[..., :size, :], transposed=True, spare=spare)
-        return product if lower.shape[-2] == size else product.add_(lower[..., size:, :].mT @ x[..., size:, :])
-    product = x.new_empty(*x.shape[:-2], lower.shape[-1], x.shape[-1])
+        return _product_by_blas(lower, x, transposed=True, spare=spare)
+    product = torch.empty_like(x)
     for start, stop in _blocks(lower.shape[-1]):
         # (Lᵀ X)_i = Σ_{j≥i} L_jiᵀ X_j
         torch.matmul(lower[..., start:, start:stop].mT, x[..., start:, :], out=product[..., start:stop, :])
