@@ -7,7 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from candid import NeighborGPRegressor, load
+from candid import NeighborGPRegressor, SparseGPRegressor, load
+from candid.estimators.start import Start
+from candid.likelihoods import StudentTSites
 from candid.predictive import PredictiveStudentT
 
 quick = partial(NeighborGPRegressor, likelihood="student-t", n_neighbors=20, random_state=0)
@@ -53,6 +55,39 @@ def test_outliers_are_found(fitted, table):
     precision = 1 / fitted._inner.noise.numpy().squeeze(-1)
     outlying = (np.abs(y - f) > 60)[:150][order]
     assert np.median(precision[outlying]) < 0.8 * np.median(precision[~outlying])
+
+
+def rows_with_gross_outliers(share):
+    """A smooth function of 150 rows with noise of deviation 0.1, and outliers a hundred times farther away."""
+    rng = np.random.default_rng(1)
+    X = rng.uniform(-2, 2, size=(150, 2))
+    f = np.sin(3 * X[:, 0]) + 0.5 * np.cos(2 * X[:, 1])
+    outlying = rng.permutation(150) < share * 150
+    y = f + 0.1 * rng.normal(size=150) + outlying * 10 * rng.choice([-1, 1], 150) * rng.uniform(0.5, 1.5, 150)
+    return X, y, f
+
+
+@pytest.mark.parametrize("make", [quick, partial(SparseGPRegressor, likelihood="student-t", random_state=0)])
+def test_training_starts_without_gross_outliers(make):
+    X, y, f = rows_with_gross_outliers(0.1)
+    assert error(make(max_epochs=5).fit(X, y), X, f) < 0.2
+
+
+def test_an_outlier_that_stands_alone_is_not_believed():
+    """Nothing is near that would contradict it, and the other rows say only that it is too far away."""
+    X, y, _ = rows_with_gross_outliers(0.05)
+    X = np.vstack([X, [[4.0, 4.0]]])
+    gp = quick(max_epochs=5).fit(X, np.append(y, 15.0))
+    assert abs(gp.predict([[4.0, 4.0]])[0]) < 3
+
+
+def test_without_outliers_nothing_changes(monkeypatch):
+    """The fit is that of a start that looks for none."""
+    X, y, _ = rows_with_gross_outliers(0.0)
+    found = quick(max_epochs=5).fit(X, y).predict(X)
+    monkeypatch.setattr(Start, "_without_outliers", lambda *_: None)
+    monkeypatch.setattr(StudentTSites, "begin", lambda *_: None)
+    np.testing.assert_array_equal(found, quick(max_epochs=5).fit(X, y).predict(X))
 
 
 def test_given_degrees_of_freedom_stay(table):

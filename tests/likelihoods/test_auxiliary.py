@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
-from scipy.stats import gamma, lognorm
+from scipy.integrate import quad
+from scipy.stats import gamma, lognorm, norm
 
 from candid.likelihoods import Bernoulli, Gaussian, OneAgainstAll, PolyaGammaSites, Softmax, StudentT, make_sites
 from candid.likelihoods.polya_gamma import CLOSEST_LOCATION, CLOSEST_SCALE, LogNormal
@@ -106,6 +108,26 @@ class TestStudentT:
         penalty = sites.penalties(batch_of(torch.arange(5), [1.0] * 5), NOTHING)["kl_aux"]
         for gradient in torch.autograd.grad(penalty, sites.own_parameters()):
             assert gradient.to_dense().abs().max() < 1e-6
+
+    def test_entries_begin_with_the_average_that_the_other_rows_imply(self, sites):
+        """Also alone, where f may be anything: were y believed first, it would be believed for ever."""
+        before = sites.settled(torch.arange(5))[1].detach()
+        where = torch.tensor([[True], [False], [True], [False], [True]])
+        mean = Y + torch.tensor([[0.1], [9.0], [9.0], [9.0], [-30.0]]).double()
+        variance = torch.tensor([[0.01], [4.0], [0.1], [0.1], [4.0]]).double()
+        sites.begin(where, mean, variance)
+        noise = sites.settled(torch.arange(5))[1].detach()
+        torch.testing.assert_close(noise[~where], before[~where], rtol=0, atol=0)
+        for row in (0, 2, 4):
+            distance, spread = float((Y - mean)[row]), float(variance[row])
+
+            def density(u, distance=distance, spread=spread):
+                value = np.exp(u)
+                density_of_y = norm(scale=np.sqrt(spread + 0.25 / value)).pdf(distance)
+                return gamma(2.5, scale=0.4).pdf(value) * value * density_of_y
+
+            whole, first = (quad(lambda u, p=p: density(u) * np.exp(p * u), -16, 3, limit=400)[0] for p in (0, 1))
+            assert float(0.25 / noise[row]) == pytest.approx(first / whole, rel=1e-4)
 
 
 class TestPenalty:

@@ -10,6 +10,7 @@ from candid.engines.local_start import fit_locally
 from candid.engines.loop import Plan, TrainingDiverged, train
 from candid.engines.machine import keep_freed_memory, pick_device, step_crew, threads
 from candid.engines.nearby import changes_nearby
+from candid.engines.outliers import find_outliers
 from candid.engines.output_noise import match_output_noise
 from candid.engines.problem import Problem
 from candid.engines.progress import ProgressBar
@@ -33,6 +34,7 @@ __all__ = [
     "TrainingDiverged",
     "changes_nearby",
     "fill_gaps",
+    "find_outliers",
     "fit_by_evidence",
     "fit_by_neighbours",
     "fit_locally",

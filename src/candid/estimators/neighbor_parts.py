@@ -10,14 +10,14 @@ from typing import Any, ClassVar
 import torch
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from candid.engines import Problem, Rows
+from candid.engines import Problem, Rows, find_outliers
 from candid.estimators.core import gp_estimator
 from candid.estimators.fitting import Setting
 from candid.estimators.gp import GP
 from candid.estimators.start import Start
 from candid.families import ALC, SEARCHES, CoregionalisedNeighbours, Family, Mean, Neighbours, pick_search
 from candid.kernels import Deep, Kernel, make_network, networks_in
-from candid.likelihoods import CoregionalisedSites, Sites, make_sites
+from candid.likelihoods import CoregionalisedSites, Sites, StudentTSites, make_sites
 from candid.methods import NEIGHBOURS, Composition
 
 __all__ = ["NeighborParts"]
@@ -90,12 +90,15 @@ class NeighborParts(GP):
     def _build(self, setting: Setting, seed: int) -> Problem:
         rows = setting.rows
         kernel, mean, likelihood, prior = self._parts(setting, seed)
+        sites = make_sites(likelihood, rows.y, rows.weight, seed)
         if setting.start is None and self.init == "warm":
             where = {"warm": True, "how": "kmeans", "in_features": True, "has_points": False}
             Start(setting, likelihood, prior, seed, self.weight_decay, **where).fit(kernel, mean)
+            if isinstance(sites, StudentTSites):
+                _begin(sites, kernel, mean, rows)
         elif setting.start is None:
             self._start_cold(kernel, mean, likelihood, rows, seed)
-        family = self._family(setting, kernel, mean, make_sites(likelihood, rows.y, rows.weight, seed), seed)
+        family = self._family(setting, kernel, mean, sites, seed)
         return Problem(family, likelihood, self._composition().objective, self._coefficients(family), prior)
 
     def _start_cold(self, kernel: Kernel, mean: Mean, likelihood: Any, rows: Rows, seed: int) -> None:
@@ -124,3 +127,11 @@ class NeighborParts(GP):
             return int(self.n_neighbors)
         assert start is not None
         return start.family.n_neighbours  # pyright: ignore[reportReturnType]
+
+
+def _begin(sites: StudentTSites, kernel: Kernel, mean: Mean, rows: Rows) -> None:
+    """Let auxiliary variables of outliers start where they belong: training alone would take long to get there."""
+    likelihood = sites.likelihood
+    shown = likelihood.surrogate(rows.y).targets
+    outliers = find_outliers(kernel, mean, likelihood.scale.value.square(), rows, shown)
+    sites.begin(outliers.where, outliers.mean, outliers.variance)

@@ -17,6 +17,7 @@ from candid.engines import (
     JITTER,
     SMALL_POINTS,
     Rows,
+    find_outliers,
     fit_by_evidence,
     fit_by_neighbours,
     fit_small,
@@ -36,6 +37,7 @@ from candid.likelihoods import (
     Likelihood,
     NegativeBinomial,
     PartlyObserved,
+    StudentT,
 )
 from candid.parameters import hyperparameters
 from candid.priors import HyperPrior
@@ -53,6 +55,8 @@ UNUSUAL, NOISE_SHARE = 100.0, 0.1
 FAINT = 1e-6
 # A latent function that explains nearly all labels is made so many times larger, in variance, at most.
 MOST_LOUDER = 25.0
+# How often, at most, a kernel is fitted anew after outliers have been found.
+REFITS = 2
 # Share of the time that this may take, and that a network may.
 WARM_SHARE, NETWORK_SHARE = 0.25, 0.5
 
@@ -145,12 +149,24 @@ class Start:
         few_labels = surrogate.unit is not None and len(rows) <= FEW_ROWS
         with common_lengthscale(kernel) if few_labels else nullcontext():
             self._fit_gaussian(kernel, mean, noise, stand_ins)
+            if isinstance(self.likelihood, StudentT):
+                self._without_outliers(kernel, mean, noise, stand_ins)
         if noise.noise is not None:
             self.likelihood.adopt(noise.noise.value, rows.y)
             if surrogate.unit is not None:
                 _multiply(kernel, mean, (surrogate.unit / noise.noise.value).clamp(1.0, MOST_LOUDER).squeeze(-2))
         if isinstance(self.likelihood, LEVELLED):
             _shift(mean, likeliest_shift(self.likelihood, rows, mean(rows.x), kernel.diagonal(rows.x).mT))
+
+    def _without_outliers(self, kernel: Kernel, mean: Mean, noise: Gaussian, stand_ins: Rows) -> None:
+        """Fit again, with outliers replaced by what their neighbours say."""
+        for _ in range(REFITS):
+            assert noise.noise is not None
+            targets = find_outliers(kernel, mean, noise.noise.value, self.setting.rows, stand_ins.y).targets
+            if torch.equal(targets, stand_ins.y):
+                return
+            stand_ins = replace(stand_ins, y=targets)
+            self._fit_gaussian(kernel, mean, noise, stand_ins)
 
     def _fit_gaussian(self, kernel: Kernel, mean: Mean, likelihood: Gaussian, rows: Rows) -> None:
         _meet(kernel, mean, likelihood, rows)

@@ -10,7 +10,7 @@ from candid.likelihoods.normal_sites import matching_observations
 from candid.likelihoods.one_against_all import OneAgainstAll
 from candid.likelihoods.partly_observed import PartlyObserved
 from candid.likelihoods.softmax import Softmax
-from candid.likelihoods.student_t import StudentT
+from candid.likelihoods.student_t import StudentT, normal_deviation
 
 __all__ = [
     "NOISE_FLOOR",
@@ -35,4 +35,5 @@ __all__ = [
     "make_sites",
     "matching_observations",
     "new_observations",
+    "normal_deviation",
 ]

@@ -18,7 +18,7 @@ from abc import abstractmethod
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn.functional import embedding
 
@@ -171,6 +171,18 @@ class StudentTSites(AuxiliarySites):
         square = 2 / likelihood.freedom.value.detach()
         super().__init__(targets, -0.5 * square, square.sqrt(), weight, seed)
         self.likelihood = likelihood
+
+    @torch.no_grad()
+    def begin(self, where: Bool[Tensor, "n p"], mean: Float[Tensor, "n p"], variance: Float[Tensor, "n p"]) -> None:
+        """Let q of some entries start with E[λ|y], if the other rows say that f ~ N(mean, variance).
+
+        All others stay where the divergence is least: if they started there too, they would hold on to the few degrees
+        of freedom that training starts from.
+        """
+        average = self.likelihood.at().expected_auxiliary(self.targets, mean, variance)
+        # E λ = exp(location + ½ scale²)
+        location = average.log() - 0.5 * (2 * self.log_scale).exp()
+        self.location.copy_(torch.where(where, location, self.location))
 
     def _observed(self, index: Tensor, auxiliary: Tensor) -> tuple[Tensor, Tensor]:
         return self.targets[index], self.likelihood.scale.value.square() / auxiliary

@@ -16,7 +16,7 @@ from candid.likelihoods.base import Likelihood, Surrogate
 from candid.likelihoods.quadrature import positions
 from candid.parameters import Hyperparameter, positive
 
-__all__ = ["StudentT", "StudentTRows"]
+__all__ = ["StudentT", "StudentTRows", "normal_deviation"]
 
 N_NODES = 96
 # Integrands are left out where they are below exp(−DEPTH) of their height.
@@ -48,6 +48,16 @@ class StudentTRows:
 
     def log_expected_density(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
         """log E p(y|f) for f ~ N(mean, variance)."""
+        weight, density, _ = self._by_precision(y, mean, variance)
+        return torch.logsumexp(weight + density, dim=0) - torch.logsumexp(weight, dim=0)
+
+    def expected_auxiliary(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """E[λ|y], where the other rows say that f ~ N(mean, variance)."""
+        weight, density, u = self._by_precision(y, mean, variance)
+        return (torch.softmax(weight + density, dim=0) * u.exp()).sum(0)
+
+    def _by_precision(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Logarithms of the prior's density and of that of y at nodes u = log λ, and the nodes; node × row × output."""
         # Student's t is a normal distribution of variance s²/λ with λ ~ Gamma(ν/2, ν/2), so
         # E p(y|f) = ∫ N(y; mean, variance + s²/λ) Gamma(λ; ν/2, ν/2) dλ
         square, variance, noise, freedom = torch.broadcast_tensors(
@@ -58,7 +68,7 @@ class StudentTRows:
         log_weight = 0.5 * freedom * (u - torch.expm1(u))
         total = variance + noise * torch.exp(-u)
         log_normal = -0.5 * (math.log(2 * math.pi) + total.log() + square / total)
-        return torch.logsumexp(log_weight + log_normal, dim=0) - torch.logsumexp(log_weight, dim=0)
+        return log_weight, log_normal, u
 
     def pseudo_observations(self, y: Tensor, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """The observations themselves, with precision E[λ]/s² of the best gamma distribution of λ."""
@@ -104,9 +114,8 @@ class StudentT(Likelihood):
     def surrogate(self, y: Tensor) -> Surrogate:
         # Outliers, by the median and the median distance from it, come closer.
         centre = y.median(0).values
-        distance = OUTLYING * 1.4826 * (y - centre).abs().median(0).values
-        near = centre + (y - centre).clamp(-distance, distance)
-        return Surrogate(torch.where(distance > 0, near, y))
+        distance = OUTLYING * normal_deviation(y - centre)
+        return Surrogate(torch.where(distance > 0, y.clamp(centre - distance, centre + distance), y))
 
     @torch.no_grad()
     def adopt(self, noise: Tensor, y: Tensor) -> None:
@@ -115,6 +124,11 @@ class StudentT(Likelihood):
             freedom = self.freedom.value
             square = noise * (freedom - 2) / freedom
             self.scale.set(square.sqrt().clamp_min(2 * self.scale.lower).expand_as(self.scale.raw))
+
+
+def normal_deviation(values: Tensor) -> Tensor:
+    """The standard deviation, around zero, of normal numbers of the same median size, whatever the largest are."""
+    return 1.4826 * values.abs().median(0).values
 
 
 def _expected_log1p_square(square: Tensor, variance: Tensor) -> Tensor:
