@@ -58,6 +58,17 @@ def test_columns_that_cannot_be_inputs_are_left_out():
         Encoding.learn(TextTable("table", {"id": many, "y": np.ones(n)}), "y")
 
 
+def test_columns_that_are_text_for_the_sake_of_a_few_cells():
+    n = 40
+    nearly, often = [texts(*map(str, range(n))) for _ in range(2)]
+    nearly[[3, 5, 7]] = "broken", None, "broken"
+    often[:5] = "broken"
+    numbers = {"nearly": nearly, "often": often, "colour": texts(*["red", "blue"] * (n // 2))}
+    _, notes = Encoding.learn(TextTable("table", {**numbers, "y": np.ones(n)}), "y")
+    assert len(notes) == 1
+    assert "'nearly' counts as text, because 2 of its 39 cells hold no number: 'broken'; mend these cells" in notes[0]
+
+
 def test_file_beside_the_model(tmp_path):
     encoding, _ = Encoding.learn(TABLE, "y")
     model = tmp_path / "model.candid"

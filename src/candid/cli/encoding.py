@@ -9,11 +9,13 @@ from typing import Literal, Self
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from candid.cli.tables import TextTable, find_column
+from candid.cli.tables import TextTable, find_column, is_number
 
 __all__ = ["Column", "Encoded", "Encoding"]
 
 MOST_LEVELS = 50
+# A column of text in which no larger share of the cells is text was probably meant to hold numbers.
+MOST_STRAYS = 0.1
 
 
 class Column(BaseModel):
@@ -61,6 +63,8 @@ class Encoding(BaseModel):
             if name == target:
                 continue
             levels = None if values.dtype != object else tuple(sorted({value for value in values if value is not None}))
+            if levels is not None:
+                notes += _strays(name, values)
             if _present(values).sum() == 0:
                 notes.append(f"column {name!r} is left out: all its values are missing")
             elif levels is not None and len(levels) > MOST_LEVELS:
@@ -70,7 +74,8 @@ class Encoding(BaseModel):
             else:
                 columns.append(Column(name=name, levels=levels))
         if not columns:
-            raise ValueError(f"{table.source} has no column that can be an input beside the target {target!r}")
+            why = "".join(f"; {note}" for note in notes)
+            raise ValueError(f"{table.source} has no column that can be an input beside the target {target!r}{why}")
         return cls(target=target, columns=tuple(columns)), tuple(notes)
 
     @property
@@ -147,6 +152,19 @@ def _numbers(values: np.ndarray, name: str, table: TextTable) -> np.ndarray:
         return values
     sample = _few([str(value) for value in dict.fromkeys(values) if value is not None])
     raise ValueError(f"column {name!r} of {table.source} must hold numbers, but it holds text: {sample}")
+
+
+def _strays(name: str, values: np.ndarray) -> list[str]:
+    """A note on a column that is text for the sake of a few cells."""
+    present = values[_present(values)]
+    strays = [value for value in present if not is_number(value)]
+    if not 0 < len(strays) <= MOST_STRAYS * len(present):
+        return []
+    shown = _few(list(dict.fromkeys(strays)))
+    return [
+        f"column {name!r} counts as text, because {len(strays)} of its {len(present)} cells hold no number: {shown}; "
+        "mend these cells, or leave them empty, and it counts as a number"
+    ]
 
 
 def _few(texts: list[str]) -> str:

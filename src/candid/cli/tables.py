@@ -13,7 +13,7 @@ import numpy as np
 
 from candid.datasets import Dataset
 
-__all__ = ["TextTable", "find_column", "read_table", "table_of", "write_table"]
+__all__ = ["TextTable", "find_column", "is_number", "read_table", "table_of", "write_table"]
 
 CSV, PARQUET = (".csv", ".tsv", ".txt"), (".parquet", ".pq")
 SEPARATORS = (",", ";", "\t", "|")
@@ -126,7 +126,7 @@ def _read_csv(path: Path, text: Collection[str], notes: list[str]) -> Any:
     if not first.strip():
         raise ValueError(f"{path} is empty, or its first line is")
     separator = max(SEPARATORS, key=first.count)
-    headless = all(_is_number(cell) for cell in first.split(separator))
+    headless = all(is_number(cell) for cell in first.split(separator))
     if headless:
         notes.append(f"the first line of {path} holds numbers, not names; the columns are called f0, f1, …")
     # One block for the whole file: the type of a column is decided by all of its cells.
@@ -152,7 +152,8 @@ def _read_csv(path: Path, text: Collection[str], notes: list[str]) -> Any:
     return read({*text, *dates}) if dates else table
 
 
-def _is_number(cell: str) -> bool:
+def is_number(cell: str) -> bool:
+    """Whether a cell of a text file holds a number."""
     try:
         float(cell.strip().strip('"'))
     except ValueError:
