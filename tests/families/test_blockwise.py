@@ -108,13 +108,15 @@ def test_blocks_are_as_many_for_each_member():
 
 
 def test_what_a_crew_can_share_out():
-    """Layers whose rows are many for the points, and know no network."""
+    """Rows that are many for the points, of layers or of several GPs, and no network."""
     rows = random_rows(25, n_features=3)
     family = layers_problem(rows, (2,), weights="full", objective="elbo").family
     points = max(layer.points.shape[-2] for layer in family.layers)
     assert family.shares_rows(3 * points)
     assert not family.shares_rows(3 * points - 1)
-    assert not random_family("full", "rq", 1, 3, 2).shares_rows(40)
+    assert random_family("full", "rbf", 2, 3, 2).shares_rows(40)
+    assert not random_family("full", "rbf", 1, 3, 2).shares_rows(40)
+    assert not random_family("full", "rq", 2, 3, 2).shares_rows(40)
     parts = torch.zeros(2, 3, 3), WEIGHTS["full"](3, (2,)), 1e-6
     behind_network = Inducing(family.layers[0].kernel, NetworkMean((3,), 3, 2), *parts)
     assert not behind_network.shares_rows(40)

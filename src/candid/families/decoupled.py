@@ -72,9 +72,8 @@ class Decoupled(Sparse):
 
     def shares_rows(self, n_rows: int) -> bool:
         unit, weights = self.kernel.unit, self.weights
-        return not list(networks_in(self)) and all(
-            blocks_pay(unit, weights, n_rows, points) for points in self.point_parameters()
-        )
+        in_blocks = all(blocks_pay(unit, weights, n_rows, points) for points in self.point_parameters())
+        return in_blocks and not list(networks_in(self))
 
     def evaluate(self, batch: Batch) -> Evaluation:
         unit, embed = unfold(self.kernel.unit)

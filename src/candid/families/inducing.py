@@ -51,8 +51,12 @@ class Inducing(Sparse):
         return whitened
 
     def shares_rows(self, n_rows: int) -> bool:
-        unit, weights = self.kernel.unit, self.weights
-        return not list(networks_in(self)) and blocks_pay(unit, weights, n_rows, self.points)
+        # With one GP there is too much to do beside its rows.
+        return self.points.shape[:-2].numel() > 1 and self.in_blocks(n_rows)
+
+    def in_blocks(self, n_rows: int) -> bool:
+        """Whether moments of so many rows are computed block by block, and there is no network beside them."""
+        return not list(networks_in(self)) and blocks_pay(self.kernel.unit, self.weights, n_rows, self.points)
 
     def evaluate(self, batch: Batch) -> Evaluation:
         return Evaluation(self.marginal(batch.x, weight=batch.weight), {"kl": self.weights.penalty()})

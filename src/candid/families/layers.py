@@ -88,7 +88,7 @@ class Layers(Family):
 
     def shares_rows(self, n_rows: int) -> bool:
         # Layers on top have more rows, not fewer.
-        return all(layer.shares_rows(n_rows) for layer in self.layers)  # pyright: ignore
+        return len(self.layers) > 1 and all(layer.in_blocks(n_rows) for layer in self.layers)  # pyright: ignore
 
     def evaluate(self, batch: Batch) -> Evaluation:
         below = self.hidden(batch.x, batch.weight)
