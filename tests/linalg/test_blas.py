@@ -86,6 +86,13 @@ def test_spare_matrices_may_be_overwritten_and_others_are_not(draw):
         torch.testing.assert_close(transposed_lower_times(lower, before.clone(), spare=True), lower.mT @ before)
 
 
+def test_a_single_row_may_have_any_stride(draw):
+    x = torch.as_strided(draw(1, 9), (1, 6), (2, 1))
+    expected = 2 * x
+    multiply_by_lower(torch.as_strided(torch.full((1,), 2.0).double(), (1, 1), (0, 1)), x)
+    torch.testing.assert_close(x, expected)
+
+
 def test_what_it_does_not_take(draw):
     lower = draw(4, 4).tril()
     assert not blas_takes(lower)

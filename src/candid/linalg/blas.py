@@ -28,31 +28,42 @@ LETTERS = {torch.float32: ("s", ctypes.c_float), torch.float64: ("d", ctypes.c_d
 
 def blas_takes(lower: Tensor) -> bool:
     """Whether this is a matrix for it, and there is a crew: without one torch has several threads for a product."""
-    return crew_size() > 0 and is_plain(lower) and 1 in lower.stride()[-2:]
+    return crew_size() > 0 and is_plain(lower) and 1 in lower.stride()[-2:] and _counts_in_ints()
 
 
 def multiply_by_lower(lower: Tensor, x: Tensor, transposed: bool = False) -> None:
     """X ← L X, or Lᵀ X. What is above the diagonal of L is not read."""
     by_rows = lower.stride(-1) == 1
     letters = b"R", b"U" if by_rows else b"L", b"T" if transposed == by_rows else b"N", b"N"
-    (size, columns), step = x.shape, lower.stride(-2 if by_rows else -1)
+    size, columns = x.shape
+    # A single row may have any stride.
+    step, own_step = max(lower.stride(-2 if by_rows else -1), size), max(x.stride(0), columns, 1)
     _routine("trmm", x.dtype)(
         *map(_letter, letters), _number(columns), _number(size), _one(x.dtype),
-        lower.data_ptr(), _number(step), x.data_ptr(), _number(x.stride(0)),
+        lower.data_ptr(), _number(step), x.data_ptr(), _number(own_step),
     )  # fmt: skip
 
 
 @cache
 def _routine(name: str, dtype: torch.dtype) -> Callable[..., None]:
     """A routine that takes addresses."""
-    capsule = cython_blas.__pyx_capi__[LETTERS[dtype][0] + name]
-    api = ctypes.pythonapi
-    name_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", api))
-    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", api))
-    signature: bytes = name_of(capsule)
-    # «void (char *, …, int *, …)»
-    n_arguments = signature.count(b"*")
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * n_arguments)(pointer_of(capsule, signature))
+    capsule, signature = _published(LETTERS[dtype][0] + name)
+    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
+    address = pointer_of(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * signature.count(b"*"))(address)
+
+
+def _published(name: str) -> tuple[Any, bytes]:
+    """What SciPy has for a routine: a capsule with its address, and its signature, «void (char *, …, int *, …)»."""
+    capsule = cython_blas.__pyx_capi__[name]
+    signature_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
+    return capsule, signature_of(capsule)
+
+
+@cache
+def _counts_in_ints() -> bool:
+    """Whether numbers of rows are C's int, as in all builds of SciPy that are published."""
+    return b"char *, int *, int *" in _published("strmm")[1]
 
 
 # Arguments are passed by their addresses, so they are kept.
