@@ -99,12 +99,12 @@ def test_deep_gps_take_blocks_of_rows(monkeypatch):
 def test_blocks_are_as_many_for_each_member():
     """Whoever has more to do would keep the others waiting."""
     family = random_family("full", "matern52", 3, 5, 4)
-    x = torch.randn(26, 4, dtype=torch.float64)
+    x = torch.randn(18, 4, dtype=torch.float64)
     inputs = BlockInputs.scale(family.kernel.unit.profile, x, family.points, family.kernel.unit.lengthscale.value)
     parts = inputs.parts()
     assert len(parts) % max(crew_size(), 1) == 0
-    rows = [row for gp, own in parts for row in zip([gp] * 26, range(26)[own], strict=False)]
-    assert rows == [(gp, row) for gp in range(3) for row in range(26)]
+    rows = [row for gp, own in parts for row in zip([gp] * 18, range(18)[own], strict=False)]
+    assert rows == [(gp, row) for gp in range(3) for row in range(18)]
 
 
 def test_what_a_crew_can_share_out():

@@ -64,6 +64,8 @@ def test_members_work_at_the_same_time_on_one_thread_each():
         return torch.get_num_threads(), crew_size(), torch.is_grad_enabled()
 
     with crew(2):
+        # Whatever a member did before.
+        share_out(lambda run: torch.set_num_threads(3) if run.start else None, 2)
         assert share_out(work, 2) == [(1, 1, False)] * 2
         # What the caller had is as it was.
         assert crew_size() == 2
