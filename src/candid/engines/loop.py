@@ -210,9 +210,9 @@ class _Run:
     def _advance(self, steppers: Sequence[Stepper]) -> float:
         """One step; the loss before it, of a chain on average."""
         state, plan, problem = self.state, self.plan, self.problem
-        problem.family.refresh(state.step)
-        batch = batch_at(self.rows, state.step, plan.batch_size, plan.seed)
         with crew(self.crew):
+            problem.family.refresh(state.step)
+            batch = batch_at(self.rows, state.step, plan.batch_size, plan.seed)
             loss = take_step(steppers, Moment(problem, batch, state.step, plan.seed)) / problem.n_chains
         if not math.isfinite(loss):
             raise TrainingDiverged(

@@ -24,7 +24,7 @@ LEGEND = (
     "ratio: how many times faster candid is (✓ where the target is reached). limit: the matrix products and solves "
     "that are needed, at the rate above; from the limit: how many times longer candid takes. Each contender of each "
     "row has a process of its own; GPyTorch runs with the settings that it comes with, and our steps as in a fit: "
-    "those with little to share out on one thread."
+    "those with little to share out on one thread, those with very many rows by blocks of these."
 )
 
 
