@@ -47,11 +47,13 @@ def test_none_leaves_threads_alone():
 
 
 @pytest.mark.parametrize(
-    ("few", "shares_rows", "expected"), [(10**6, True, (1, 1)), (10, False, (2, 0)), (10, True, (1, 2))]
+    ("few", "shares_rows", "most", "expected"),
+    [(10**6, True, 4, (1, 1)), (10, False, 4, (2, 0)), (10, True, 4, (1, 2)), (10, True, 1, (2, 0))],
 )
-def test_small_steps_take_one_thread_and_others_share_rows_out(monkeypatch, few, shares_rows, expected):
+def test_small_steps_take_one_thread_and_others_share_rows_out(monkeypatch, few, shares_rows, most, expected):
     """However many the fit has; what is done between steps takes all of these."""
     monkeypatch.setattr(machine, "FEW_COVARIANCES", few)
+    monkeypatch.setattr(machine, "MOST_MEMBERS", most)
     monkeypatch.setattr(Inducing, "shares_rows", lambda *arguments: shares_rows)
     x, in_steps, between = np.random.default_rng(0).normal(size=(400, 2)), set(), set()
 

@@ -15,6 +15,8 @@ __all__ = ["keep_freed_memory", "pick_device", "step_crew", "threads"]
 LARGEST_KEPT = 31 << 20
 # Covariances up to which a step consists of so many small operations that threads would mostly wait for each other.
 FEW_COVARIANCES = 2**17
+# Each member of a crew has sums of its own, which are added up by one of them: more members than this leave it to torch.
+MOST_MEMBERS = 4
 
 
 def keep_freed_memory() -> None:
@@ -42,7 +44,8 @@ def step_crew(family: Family, n_rows: int) -> int | None:
     """The size of the crew that is best for steps with so many rows; None if torch should share out its operations."""
     if family.n_covariances(n_rows) <= FEW_COVARIANCES:
         return 1
-    return torch.get_num_threads() if family.shares_rows(n_rows) else None
+    size = torch.get_num_threads()
+    return size if size <= MOST_MEMBERS and family.shares_rows(n_rows) else None
 
 
 @contextmanager
