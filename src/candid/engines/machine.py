@@ -15,7 +15,7 @@ __all__ = ["keep_freed_memory", "pick_device", "step_crew", "threads"]
 LARGEST_KEPT = 31 << 20
 # Covariances up to which a step consists of so many small operations that threads would mostly wait for each other.
 FEW_COVARIANCES = 2**17
-# Each member of a crew has sums of its own, which are added up by one of them: more members than this leave it to torch.
+# Each member of a crew has sums of its own, which one of them adds up: more threads than this are left to torch.
 MOST_MEMBERS = 4
 
 
