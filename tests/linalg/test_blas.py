@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from candid.linalg import blas
 from candid.linalg.blas import blas_takes, multiply_by_lower
 from candid.linalg.crew import crew
 from candid.linalg.triangular import add_lower_times, inverse_of, lower_times, transposed_lower_times
@@ -70,7 +71,7 @@ def test_a_crew_computes_what_torch_does(batch, size, draw, dtype):
 
     expected = all_of_them()
     with crew(size):
-        assert blas_takes(lower)
+        assert blas_takes(lower, x)
         found = all_of_them()
     for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, **TOLERANCES[dtype])
@@ -94,10 +95,19 @@ def test_a_single_row_may_have_any_stride(draw):
 
 
 def test_what_it_does_not_take(draw):
-    lower = draw(4, 4).tril()
-    assert not blas_takes(lower)
+    lower, x = draw(4, 4).tril(), draw(4, 3)
+    assert not blas_takes(lower, x)
     with crew(1):
-        assert blas_takes(lower)
-        assert not blas_takes(lower.half())
-        assert not blas_takes(lower.requires_grad_())
-        assert not blas_takes(draw(8, 8)[::2, ::2])
+        assert blas_takes(lower, x)
+        assert not blas_takes(lower.half(), x)
+        assert not blas_takes(lower.requires_grad_(), x)
+        assert not blas_takes(draw(8, 8)[::2, ::2], x)
+
+
+def test_large_products_are_for_wider_instructions(always_onednn, monkeypatch):
+    lower, x = torch.randn(4, 4).tril(), torch.randn(4, 3)
+    with crew(1):
+        assert blas_takes(lower, x)
+        monkeypatch.setattr(blas, "MOST_WORK", 40)
+        assert not blas_takes(lower, x)
+        assert blas_takes(lower.double(), x.double())

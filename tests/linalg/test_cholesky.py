@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+from importlib import import_module
+
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from candid.linalg import NotPositiveDefinite, cholesky
+
+# The package has a function of the same name.
+cholesky_room = import_module("candid.linalg.cholesky")
 
 
 def with_eigenvalues(*eigenvalues: float) -> torch.Tensor:
@@ -143,3 +148,23 @@ def test_every_covariance_has_a_factor(n, rank, exponent, single, seed):
     torch.testing.assert_close(factor.lower @ factor.lower.T, repaired, rtol=0, atol=rounding)
     assert factor.jitter <= 1e-3
     assert scaled.jitter == factor.jitter
+
+
+@pytest.mark.parametrize("size", [4, 7, 8])
+@pytest.mark.parametrize("batch", [(), (3,), (2, 3)], ids=str)
+def test_sizes_that_crowd_the_cache(size, batch, draw, monkeypatch):
+    """Factors of more rows, of which the first ones are the same as ever, also where some of a batch have none."""
+    root = draw(*batch, size, size)
+    good = root @ root.mT + torch.eye(size)
+    mixed = good.clone()
+    mixed.view(-1, size, size)[-1] -= 100 * torch.eye(size)
+    expected = torch.linalg.cholesky(good)
+    monkeypatch.setattr(cholesky_room, "CROWDED", 4)
+    lower, info = cholesky_room._factorise(good)
+    torch.testing.assert_close(lower, expected)
+    assert lower.shape == good.shape
+    assert lower.stride() == expected.stride()
+    assert not info.any()
+    _, info = cholesky_room._factorise(mixed)
+    assert info.flatten().bool().tolist() == [False] * (info.numel() - 1) + [True]
+    torch.testing.assert_close(cholesky(good).lower, expected)

@@ -139,3 +139,27 @@ def test_congruence_is_as_accurate_as_two_solves_in_float32(monkeypatch):
     ways = (solved, congruence(lower, symmetric), half + half.mT)
     plain_error, *errors = ((found.double() - exact).norm() for found in ways)
     assert max(errors) < 3 * plain_error
+
+
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("columns", [False, True], ids=["by rows", "by columns"])
+def test_in_single_precision_by_onednn(shape, columns, draw, always_onednn, monkeypatch):
+    """Which also solves systems, block by block."""
+    monkeypatch.setattr(triangular, "LEAST_SYSTEM", 1)
+    monkeypatch.setattr(triangular, "LARGEST_BLOCK", 3)
+    batch, m, n = shape
+    lower, x, y = 0.3 * draw(*batch, m, m).tril() / m**0.5 + torch.eye(m).double(), *draw(2, *batch, m, m + n)
+    single, first, second = (part.mT.contiguous().mT.float() if columns else part.float() for part in (lower, x, y))
+    inverse, symmetric = torch.linalg.inv(lower), x @ x.mT
+    expected = {
+        lower @ x: lower_times(single, first),
+        lower.mT @ x: transposed_lower_times(single, first),
+        inverse @ x: solve_lower(single, first),
+        inverse.mT @ x: solve_lower_transposed(single, first),
+        inverse: inverse_of(single),
+        (x @ y.mT).tril(): lower_half_of_product(first, second),
+        inverse.mT @ symmetric @ inverse: congruence(single, symmetric.float()),
+    }
+    for exact, found in expected.items():
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found.double(), exact, rtol=1e-4, atol=1e-4)

@@ -18,7 +18,7 @@ from candid.linalg.crew import crew_size, joined, share_out
 __all__ = ["BlockInputs", "many_rows"]
 
 # Entries M×rows of a block, and from how many of them on, and how many rows for each point, blocks are of use.
-BLOCK = 2**19
+BLOCK = 2**20
 LEAST, LEAST_ROWS = 2**16, 3
 
 

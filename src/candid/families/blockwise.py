@@ -114,5 +114,5 @@ class _Blockwise(torch.autograd.Function):
         root_bar = None if gps.root is None else unfold(joined(root_bars))  # pyright: ignore[reportArgumentType]
         return (
             *(None, None, None, *inputs.gradients(total, lengthscale)),
-            *(unfold(sums.products[:, -1]), root_bar),
+            *(unfold(sums.mean_bar), root_bar),
         )

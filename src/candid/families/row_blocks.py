@@ -12,6 +12,7 @@ from torch import Tensor
 
 from candid.kernels.blocks import Blocks
 from candid.linalg.crew import share_out
+from candid.linalg.products import product_of
 from candid.linalg.triangular import (
     add_lower_times,
     add_product_below_diagonal,
@@ -57,7 +58,7 @@ class Pull(NamedTuple):
     of_mean: Tensor  # h, (GP, n)
     of_spread: Tensor  # s
     apart: Tensor | None  # e + s; None where it is zero
-    turned: Tensor  # [P, 0; mᵀW, 0], (GP, M + 1, M + 1)
+    turned: Tensor  # [P, 0; mᵀW, 0], (GP, M + 1, M + 1), and with more zeros
 
     @staticmethod
     def of(gps: GPs, of_mean: Tensor, of_explained: Tensor, of_spread: Tensor) -> Pull:
@@ -65,14 +66,17 @@ class Pull(NamedTuple):
             of_spread = -of_explained
         apart = of_explained + of_spread
         n_gps, size, _ = gps.whitener.shape
-        turned = gps.whitener.new_zeros(n_gps, size + 1, size + 1)
+        # A multiple of eight rows leaves nothing over in registers.
+        full_size = -(-(size + 1) // 8) * 8
+        turned = gps.whitener.new_zeros(n_gps, full_size, full_size)
         share_out(lambda run: _turn(gps.some(run), turned[run]), n_gps)
         return Pull(of_mean, of_spread, apart if apart.any() else None, turned)
 
 
 def _turn(gps: GPs, turned: Tensor) -> None:
-    """Write [P; mᵀW] with P = 2(S − I)W to all columns but the last."""
-    upper = turned[:, :-1, :-1]
+    """Write [P; mᵀW] with P = 2(S − I)W to the first rows and columns."""
+    size = gps.whitener.shape[-1]
+    upper = turned[:, :size, :size]
     if gps.root is None:
         torch.mul(gps.whitener, -2.0, out=upper)
     elif gps.full:
@@ -80,20 +84,29 @@ def _turn(gps: GPs, turned: Tensor) -> None:
         add_lower_times(upper, gps.root, transposed_lower_times(gps.root, gps.whitener), alpha=2.0, beta=-2.0)
     else:
         torch.mul(gps.whitener, 2 * (gps.root.square() - 1).unsqueeze(-1), out=upper)
-    turned[:, -1:, :-1] = gps.mean.unsqueeze(-2) @ gps.whitener
+    turned[:, size : size + 1, :size] = gps.mean.unsqueeze(-2) @ gps.whitener
 
 
 class Sums(NamedTuple):
     """What gradients are made of, summed over rows."""
 
-    products: Tensor  # G, on and below the diagonal, above m̄ᵀ: (GP, M + 1, M)
+    products: Tensor  # G, on and below the diagonal, above m̄ᵀ and zeros: (GP, M + 1, M)
     apart: Tensor | None  # 2A diag(e + s)Aᵀ; None where it is zero
 
     @staticmethod
     def zeros(gps: GPs, pull: Pull) -> Sums:
-        return Sums(
-            torch.zeros_like(pull.turned[..., :-1]), None if pull.apart is None else torch.zeros_like(gps.whitener)
-        )
+        products = gps.whitener.new_zeros(*pull.turned.shape[:-1], gps.whitener.shape[-1])
+        return Sums(products, None if pull.apart is None else torch.zeros_like(gps.whitener))
+
+    @property
+    def gram(self) -> Tensor:
+        """G."""
+        return self.products[:, : self.products.shape[-1]]
+
+    @property
+    def mean_bar(self) -> Tensor:
+        """m̄."""
+        return self.products[:, self.products.shape[-1]]
 
     def some(self, run: slice) -> Sums:
         """Those of a few GPs."""
@@ -108,14 +121,15 @@ class Sums(NamedTuple):
 def pull_back(gps: GPs, pull: Pull, gp: int, rows: slice, features: Tensor, sums: Sums) -> Tensor:
     """K̄_zx of some rows; what they contribute to ``sums`` is added there."""
     # [A diag(s); hᵀ]
-    weighted = features.new_empty(len(features) + 1, features.shape[-1])
-    torch.mul(features, pull.of_spread[gp, rows], out=weighted[:-1])
-    weighted[-1] = pull.of_mean[gp, rows]
+    size, turned = len(features), pull.turned[gp]
+    weighted = features.new_empty(len(turned), features.shape[-1])
+    torch.mul(features, pull.of_spread[gp, rows], out=weighted[:size])
+    weighted[size] = pull.of_mean[gp, rows]
+    weighted[size + 1 :] = 0.0
     add_product_below_diagonal(sums.products[gp], weighted, features)
-    turned = pull.turned[gp]
     # [P; mᵀW]ᵀ[A diag(s); hᵀ]
-    product = turned.mT @ weighted if gps.full else transposed_lower_times(turned, weighted, spare=True)
-    cross_bar = product[:-1]
+    product = product_of(turned.mT, weighted) if gps.full else transposed_lower_times(turned, weighted, spare=True)
+    cross_bar = product[:size]
     if pull.apart is not None and sums.apart is not None:
         apart = pull.apart[gp, rows]
         # Often these are only the few rows whose residual is cut off at zero.
@@ -130,9 +144,9 @@ def pull_back(gps: GPs, pull: Pull, gp: int, rows: slice, features: Tensor, sums
 def of_products(gps: GPs, sums: Sums) -> tuple[Tensor, Tensor | None]:
     """−ĀAᵀ and R̄, both on and below the diagonal; what is above it has no meaning. Changes ``sums``."""
     mirror_below_diagonal(sums.products)
-    gram, mean_bar = sums.products[:, :-1], sums.products[:, -1:]
+    gram = sums.gram
     # 2(I − S)G − 2A diag(e + s)Aᵀ − m m̄ᵀ
-    inner = torch.baddbmm(gram, gps.mean.unsqueeze(-1), mean_bar, alpha=-1.0, beta=2.0)
+    inner = torch.baddbmm(gram, gps.mean.unsqueeze(-1), sums.mean_bar.unsqueeze(-2), alpha=-1.0, beta=2.0)
     if sums.apart is not None:
         inner -= sums.apart
     if gps.root is None:

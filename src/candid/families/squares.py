@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from candid.linalg.products import product_of
 from candid.linalg.triangular import inverse_of
 
 __all__ = ["SignedSquares"]
@@ -114,7 +115,7 @@ class SignedSquares(nn.Module):
             yield torch.cat(products, -1).mT, self.signs
             return
         for rows, columns in blocks:
-            yield matrix[..., rows, columns] @ cross[..., columns, :], self.signs[..., rows]
+            yield product_of(matrix[..., rows, columns], cross[..., columns, :]), self.signs[..., rows]
 
     def to_spec(self) -> dict[str, Any]:
         return {"shape": list(self.matrix.shape), "offset": self.offset}

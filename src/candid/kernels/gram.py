@@ -18,6 +18,7 @@ from torch import Tensor
 from candid.kernels.precision import full_precision
 from candid.kernels.profiles import Profile
 from candid.linalg import first_order
+from candid.linalg.products import product_of
 
 __all__ = ["stationary_gram"]
 
@@ -90,7 +91,7 @@ def chain_factors(profile: Profile, lengthscale: Tensor) -> tuple[Tensor, Tensor
 def half_gradient(v: Tensor, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     """½ā for q = ‖a_i − b_j‖² with the gradient V, and V b."""
     # Thin matrices are multiplied fastest as a few long rows.
-    cross = (b.mT @ v.mT).mT
+    cross = product_of(b.mT, v.mT).mT
     # ½ā = rowsum(V)·a − V b
     return v.sum(-1, keepdim=True) * a - cross, cross
 

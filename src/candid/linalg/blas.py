@@ -19,16 +19,20 @@ from torch import Tensor
 
 from candid.linalg.crew import crew_size
 from candid.linalg.plain import is_plain
+from candid.linalg.products import onednn_takes
 
 __all__ = ["blas_takes", "multiply_by_lower"]
 
+# Multiplications of full matrices beyond which oneDNN, where it has wider instructions, is faster with parts of them.
+MOST_WORK = 2**25
 # How names of routines begin, and the type of their numbers.
 LETTERS = {torch.float32: ("s", ctypes.c_float), torch.float64: ("d", ctypes.c_double)}
 
 
-def blas_takes(lower: Tensor) -> bool:
-    """Whether this is a matrix for it, and there is a crew: without one torch has several threads for a product."""
-    return crew_size() > 0 and is_plain(lower) and 1 in lower.stride()[-2:] and _counts_in_ints()
+def blas_takes(lower: Tensor, x: Tensor) -> bool:
+    """Whether these are matrices for it, and there is a crew: without one torch has several threads for a product."""
+    suited = is_plain(lower) and 1 in lower.stride()[-2:] and _counts_in_ints()
+    return crew_size() > 0 and suited and not onednn_takes(lower, x, MOST_WORK)
 
 
 def multiply_by_lower(lower: Tensor, x: Tensor, transposed: bool = False) -> None:

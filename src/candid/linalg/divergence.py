@@ -26,7 +26,8 @@ def divergence_from_standard(
 class _Divergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx, mean: Tensor, root: Tensor) -> Tensor:
-        lower = root.tril()
+        # Faster than root.tril().
+        lower = root.clone().tril_()
         ctx.save_for_backward(mean, lower)
         half_log_det = lower.diagonal(dim1=-2, dim2=-1).abs().log_().sum(-1)
         squares = lower.square().sum((-2, -1)) + mean.square().sum(-1)

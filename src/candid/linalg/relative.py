@@ -21,6 +21,7 @@ from torch import Tensor
 
 from candid.linalg.autograd import first_order
 from candid.linalg.cholesky import Factor, cholesky
+from candid.linalg.products import product_of
 from candid.linalg.triangular import (
     congruence,
     halves,
@@ -232,7 +233,7 @@ class _ResidualSquares(torch.autograd.Function):
         largest = LARGEST_ERROR * residual.shape[-1]
         lower = cholesky(residual, floor, scale=1.0, largest=largest).lower.to(features.dtype)
         # V L⁻ᵀ
-        whitened = solve_lower(lower, (vectors - weights.mT @ features).mT).mT
+        whitened = solve_lower(lower, (vectors - product_of(weights.mT, features)).mT).mT
         ctx.save_for_backward(lower, whitened, features, weights)
         return whitened.square().sum((-2, -1))
 
@@ -248,9 +249,9 @@ class _ResidualSquares(torch.autograd.Function):
         weighted = grad * solved
         if needs_features or needs_weights:
             # AYᵀ
-            product = features @ solved.mT
+            product = product_of(features, solved.mT)
             weights_bar = -grad * product
-            features_bar = (product - weights) @ weighted
+            features_bar = product_of(product - weights, weighted)
         if needs_gram:
             # −g YᵀY is symmetric: what is below the diagonal twice, and nothing above it
             gram_bar = lower_half_of_product(-weighted.mT, solved.mT)

@@ -3,7 +3,8 @@
 A matrix product does not know that half of a triangle is zero. Cut into blocks of rows, it does little more than half
 of the work. A triangular solve is fastest from the right and on columns, which for matrices that are stored by rows
 means the transposed system: L⁻¹X = (Xᵀ L⁻ᵀ)ᵀ. Where X has many more columns than L, a product with L⁻¹ is faster still.
-In a crew, products are those of :mod:`candid.linalg.blas`.
+Where products have wider instructions than solves (:mod:`candid.linalg.products`), large systems are solved by them,
+too. In a crew, small products are those of :mod:`candid.linalg.blas`.
 
 These are parts of gradients that are written by hand, and have none themselves.
 """
@@ -19,6 +20,7 @@ from torch import Tensor
 
 from candid.linalg.blas import blas_takes, multiply_by_lower
 from candid.linalg.crew import share_out
+from candid.linalg.products import add_product, onednn_takes, product_of, write_product
 
 __all__ = [
     "add_lower_times",
@@ -39,11 +41,15 @@ __all__ = [
 # More and thinner blocks would save a little more work, but threads would have to wait for each other more often.
 MOST_BLOCKS, LEAST_ROWS = 4, 100
 # Larger systems, and larger matrices that are inverted, are cut in halves.
-LARGEST_SYSTEM, LARGEST_INVERSE = 512, 160
+LARGEST_SYSTEM, LARGEST_INVERSE = 256, 160
+# From how many equations on, with as many right-hand sides, products are better at solving them, and blocks for these.
+LEAST_SYSTEM, LARGEST_BLOCK = 256, 128
 
 
 def solve_lower(lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]) -> Float[Tensor, "*batch m n"]:
     """L⁻¹ X."""
+    if _products_solve(lower, x):
+        return _solve_by_products(lower, x, transposed=False)
     return torch.linalg.solve_triangular(lower.mT, x.mT, upper=True, left=False).mT
 
 
@@ -51,26 +57,47 @@ def solve_lower_transposed(
     lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]
 ) -> Float[Tensor, "*batch m n"]:
     """L⁻ᵀ X."""
-    return _solve_from_right(lower, x.mT).mT
+    if _products_solve(lower, x):
+        return _solve_by_products(lower, x, transposed=True)
+    return torch.linalg.solve_triangular(lower, x.mT, upper=False, left=False).mT
+
+
+def _products_solve(lower: Tensor, x: Tensor) -> bool:
+    """Whether products are so much faster than solves that they pay here."""
+    return LEAST_SYSTEM <= lower.shape[-1] <= x.shape[-1] and onednn_takes(lower, x)
+
+
+def _solve_by_products(lower: Tensor, x: Tensor, transposed: bool) -> Tensor:
+    """T⁻¹X for T = L or Lᵀ: (T⁻¹X)_i = T_ii⁻¹ (X_i − Σ_j T_ij (T⁻¹X)_j), where j are the blocks before i, or behind."""
+    triangle, size = lower.mT if transposed else lower, lower.shape[-1]
+    solved = torch.empty_like(x, memory_format=torch.contiguous_format)
+    blocks = _cut(size, -(-size // LARGEST_BLOCK))
+    for start, stop in reversed(blocks) if transposed else blocks:
+        own, done = slice(start, stop), slice(stop, size) if transposed else slice(0, start)
+        rest, inverse = x[..., own, :], inverse_of(lower[..., own, own])
+        if done.start < done.stop:
+            rest = rest - product_of(triangle[..., own, done], solved[..., done, :])
+        write_product(inverse.mT if transposed else inverse, rest, solved[..., own, :])
+    return solved
 
 
 def inverse_of(lower: Float[Tensor, "*batch m m"]) -> Float[Tensor, "*batch m m"]:
     """L⁻¹, which is lower-triangular, too: with L = [L₁, 0; K, L₂] it is [L₁⁻¹, 0; −L₂⁻¹K L₁⁻¹, L₂⁻¹]."""
     if lower.shape[-1] <= LARGEST_INVERSE:
         identity = torch.eye(lower.shape[-1], dtype=lower.dtype, device=lower.device).expand_as(lower)
-        return _solve_from_right(lower, identity)
+        return torch.linalg.solve_triangular(lower, identity, upper=False, left=False)
     first, second = halves(lower.shape[-1])
     inverse = torch.zeros_like(lower)
     for half in (first, second):
         inverse[..., half, half] = inverse_of(lower[..., half, half])
     corner = lower_times(inverse[..., second, second], lower[..., second, first])
-    torch.matmul(corner.neg_(), inverse[..., first, first], out=inverse[..., second, first])
+    write_product(corner.neg_(), inverse[..., first, first], inverse[..., second, first])
     return inverse
 
 
 def _solve_from_right(lower: Tensor, x: Tensor) -> Tensor:
     """X L⁻¹."""
-    return torch.linalg.solve_triangular(lower, x, upper=False, left=False)
+    return solve_lower_transposed(lower, x.mT).mT
 
 
 def congruence(
@@ -117,12 +144,12 @@ def _write_congruence(lower: Tensor, symmetric: Tensor, result: Tensor) -> None:
     # P₂
     _write_congruence(bottom, symmetric[..., second, second], result[..., second, second])
     # P₂K, U and P₂₁
-    product = result[..., second, second] @ corner
+    product = product_of(result[..., second, second], corner)
     solved = solve_lower_transposed(bottom, symmetric[..., second, first])
     result[..., second, first] = _solve_from_right(lower[..., first, first], solved - product)
     result[..., first, second] = result[..., second, first].mT
     # WᵀK and P₁
-    update = solved.sub_(product, alpha=0.5).mT @ corner
+    update = product_of(solved.sub_(product, alpha=0.5).mT, corner)
     rest = symmetric[..., first, first] - update - update.mT
     _write_congruence(lower[..., first, first], rest, result[..., first, first])
 
@@ -134,13 +161,13 @@ def lower_times(
 
     ``spare`` says that nobody needs X afterwards.
     """
-    if blas_takes(lower):
+    if blas_takes(lower, x):
         return _product_by_blas(lower, x, spare=spare)
     product = torch.zeros_like(x) if lower_half else torch.empty_like(x)
     for start, stop in _blocks(lower.shape[-1]):
         # (L X)_i = Σ_{j≤i} L_ij X_j
         columns = slice(0, stop) if lower_half else slice(None)
-        torch.matmul(lower[..., start:stop, :stop], x[..., :stop, columns], out=product[..., start:stop, columns])
+        write_product(lower[..., start:stop, :stop], x[..., :stop, columns], product[..., start:stop, columns])
     return product
 
 
@@ -153,25 +180,25 @@ def add_lower_times(
     lower_half: bool = False,
 ) -> None:
     """total ← β·total + α·L X; with a square X perhaps only on and below the diagonal, and without meaning above it."""
-    if blas_takes(lower):
+    if blas_takes(lower, x):
         total.mul_(beta).add_(_product_by_blas(lower, x), alpha=alpha)
         return
     for start, stop in _blocks(lower.shape[-1]):
         columns = slice(0, stop) if lower_half else slice(None)
         own = total[:, start:stop, columns]
-        own.baddbmm_(lower[:, start:stop, :stop], x[:, :stop, columns], alpha=alpha, beta=beta)
+        add_product(own, lower[:, start:stop, :stop], x[:, :stop, columns], alpha, beta)
 
 
 def transposed_lower_times(
     lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"], spare: bool = False
 ) -> Float[Tensor, "*batch m n"]:
     """Lᵀ X. ``spare`` says that nobody needs X afterwards."""
-    if blas_takes(lower):
+    if blas_takes(lower, x):
         return _product_by_blas(lower, x, transposed=True, spare=spare)
     product = torch.empty_like(x)
     for start, stop in _blocks(lower.shape[-1]):
         # (Lᵀ X)_i = Σ_{j≥i} L_jiᵀ X_j
-        torch.matmul(lower[..., start:, start:stop].mT, x[..., start:, :], out=product[..., start:stop, :])
+        write_product(lower[..., start:, start:stop].mT, x[..., start:, :], product[..., start:stop, :])
     return product
 
 
@@ -188,14 +215,14 @@ def product_below_diagonal(
     """X Yᵀ on and below the diagonal; what is above it has no meaning."""
     product = x.new_empty(*x.shape[:-1], x.shape[-2])
     for start, stop in _blocks(x.shape[-2]):
-        torch.matmul(x[..., start:stop, :], y[..., :stop, :].mT, out=product[..., start:stop, :stop])
+        write_product(x[..., start:stop, :], y[..., :stop, :].mT, product[..., start:stop, :stop])
     return product
 
 
 def add_product_below_diagonal(total: Float[Tensor, "j m"], x: Float[Tensor, "j n"], y: Float[Tensor, "m n"]) -> None:
     """Add X Yᵀ, of which X may have more rows, to ``total`` on and below the diagonal; the rest has no meaning."""
     for start, stop in _blocks(x.shape[-2]):
-        total[start:stop, :stop].addmm_(x[start:stop], y[:stop].mT)
+        add_product(total[start:stop, :stop], x[start:stop], y[:stop].mT)
 
 
 def mirror_below_diagonal(total: Float[Tensor, "gps j m"]) -> None:
