@@ -133,7 +133,7 @@ def test_float32_far_from_the_origin(draw):
 
 
 def test_many_features_and_other_kernels_go_through_torch(draw):
-    kind = blocks._TorchBlocks
+    kind = blocks.TorchBlocks
     many = blocks.MOST_FEATURES + 1
     assert isinstance(make_blocks(profiles.RBF, draw(1, 3, many), draw(1, 4, many)), kind)
     assert isinstance(make_blocks(profiles.RATIONAL_QUADRATIC, draw(1, 3, 2), draw(1, 4, 2)), kind)

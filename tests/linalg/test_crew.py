@@ -7,6 +7,7 @@ import scipy.linalg  # noqa: F401
 import torch
 from threadpoolctl import threadpool_info
 
+from candid.linalg import crew as crew_module
 from candid.linalg.crew import crew, crew_size, share_out
 
 
@@ -90,3 +91,48 @@ def test_errors_of_all_members_come_out(failing):
     with crew(2), pytest.raises(ValueError, match="chalk"):
         share_out(work, 2)
     assert finished.is_set()
+
+
+def test_a_crew_that_is_busy_does_not_keep_others_waiting():
+    """Two fits in two threads of one process, say: the second does all of its runs by itself."""
+    begun, may_end, found = threading.Event(), threading.Event(), []
+
+    def wait(run: slice) -> slice:
+        if run.start:
+            begun.set()
+            assert may_end.wait(30)
+        return run
+
+    def share_out_slowly() -> None:
+        with crew(2):
+            found.append(share_out(wait, 2))
+
+    other = threading.Thread(target=share_out_slowly)
+    other.start()
+    try:
+        assert begun.wait(30)
+        with crew(2):
+            assert share_out(lambda run: (run, threading.current_thread()), 4) == [
+                (slice(0, 2), threading.current_thread()),
+                (slice(2, 4), threading.current_thread()),
+            ]
+    finally:
+        may_end.set()
+        other.join()
+    assert found == [[slice(0, 1), slice(1, 2)]]
+
+
+def test_after_an_interruption_others_take_over(monkeypatch):
+    """What a member hands in late must not be taken for the result of the next task."""
+    may_end = threading.Event()
+
+    def interrupt(member):
+        raise KeyboardInterrupt
+
+    with crew(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(crew_module._Member, "end", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                share_out(lambda run: run.start and may_end.wait(30) and "late", 2)
+        may_end.set()
+        assert share_out(lambda run: run.start, 2) == [0, 1]

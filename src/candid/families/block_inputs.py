@@ -9,10 +9,9 @@ import torch
 from torch import Tensor
 
 from candid.kernels import Kernel, Stationary
-from candid.kernels.blocks import Blocks, HalfGradients, make_blocks
-from candid.kernels.gram import chain_factors, scaled_inputs
+from candid.kernels.blocks import Blocks, HalfGradients, scaled_blocks
+from candid.kernels.gram import chain_factors
 from candid.kernels.profiles import Profile
-from candid.linalg import Factor, cholesky
 from candid.linalg.crew import crew_size, joined, share_out
 
 __all__ = ["BlockInputs", "many_rows"]
@@ -42,21 +41,21 @@ class BlockInputs:
     @torch.no_grad()
     def scale(profile: Profile, x: Tensor, points: Tensor, lengthscale: Tensor) -> BlockInputs:
         """From rows (n, D) and points (…, M, D)."""
-        (*batch, _, n_features), scaled = points.shape, scaled_inputs(profile, points, x, lengthscale)
-        a, b = (values.expand(*batch, -1, -1).flatten(0, -3) for values in scaled)  # pyright: ignore[reportOptionalMemberAccess]
-        return BlockInputs(profile, torch.Size(batch), n_features, make_blocks(profile, a, b))
+        *batch, _, n_features = points.shape
+        # Several chains, perhaps, of each GP.
+        flat = (values.expand(*batch, -1, -1).flatten(0, -3) for values in (points, lengthscale))
+        points, lengthscale = (values.detach() for values in flat)
+        return BlockInputs(
+            profile, torch.Size(batch), n_features, scaled_blocks(profile, points, x.detach(), lengthscale)
+        )
 
-    def factorise(self, jitter: Tensor) -> tuple[Factor, Tensor]:
-        """Factors of the Gram matrices of the points, and their w."""
+    @torch.no_grad()
+    def factorise(self, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """L⁻¹ of the points of all GPs, their w, and the jitter that was needed."""
         start = jitter.flatten()
-
-        def factorise_some(run: slice) -> tuple[Tensor, Tensor, Tensor]:
-            gram, slope = self.blocks.gram(run)
-            factor = cholesky(gram, start[run], scale=1.0)
-            return factor.lower, factor.jitter, slope
-
-        lower, used, slope = map(joined, zip(*share_out(factorise_some, len(start)), strict=True))
-        return Factor(lower, used), slope
+        parts = share_out(lambda run: self.blocks.factorise(run, start[run]), len(start))
+        inverse, used, slope = map(joined, zip(*parts, strict=True))
+        return inverse, slope, self.unfold(used)
 
     def parts(self) -> list[tuple[int, slice]]:
         """All GPs, and blocks of rows of each, of about the same size and as many for each thread of a crew."""

@@ -24,14 +24,14 @@ import torch
 from torch import Tensor
 
 from candid.families.block_inputs import BlockInputs, many_rows
-from candid.families.row_blocks import GPs, Pull, Sums, evaluate, of_products, pull_back
+from candid.families.row_blocks import GPs, Sums
+from candid.families.row_strips import make_passes
 from candid.kernels import Kernel, Stationary
 from candid.kernels.blocks import HalfGradients
 from candid.kernels.precision import full_precision
 from candid.kernels.stationary import known_lengthscale
-from candid.linalg import Factor, first_order
+from candid.linalg import first_order
 from candid.linalg.crew import joined, share_out
-from candid.linalg.triangular import half_congruence_with, inverse_of
 from candid.weights import Delta, Diagonal, Full, Weights
 
 __all__ = ["blocks_pay", "blockwise_moments", "pays"]
@@ -49,60 +49,50 @@ def blocks_pay(kernel: Kernel, weights: Weights, n_rows: int, points: Tensor) ->
 
 def blockwise_moments(
     kernel: Stationary, weights: Weights, x: Tensor, points: Tensor, jitter: Tensor
-) -> tuple[Tensor, Tensor, Tensor, Factor]:
-    """Mean, explained variance and spread (…, n) at unit amplitude, and the factor of k(Z, Z)."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Mean, explained variance and spread (…, n) at unit amplitude, and the jitter that k(Z, Z) needed."""
     lengthscale = known_lengthscale(kernel)
     inputs = BlockInputs.scale(kernel.profile, x, points, lengthscale)
-    factor, slope = inputs.factorise(jitter)
+    whitener, slope, used = inputs.factorise(jitter)
     latent, explained, spread = _Blockwise.apply(  # pyright: ignore[reportGeneralTypeIssues]
-        inputs, factor.lower, slope, x, points, lengthscale, weights.mean, weights.root()
+        inputs, whitener, slope, x, points, lengthscale, weights.mean, weights.loose_root()
     )
-    return latent, explained, spread, Factor(inputs.unfold(factor.lower), inputs.unfold(factor.jitter))
+    return latent, explained, spread, used
 
 
 class _Blockwise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, inputs: BlockInputs, lower, slope, x, points, lengthscale, mean, root):
+    def forward(ctx, inputs: BlockInputs, whitener, slope, x, points, lengthscale, mean, root):
         ctx.set_materialize_grads(False)
         ctx.inputs, last = inputs, len(inputs.batch) - 1
-        whitener = joined(share_out(lambda run: inverse_of(lower[run]), len(lower)))
         gps = GPs(whitener, mean.flatten(0, last), None if root is None else root.flatten(0, last))
-        moments = x.new_zeros(3, len(lower), len(x))
-        parts = inputs.parts()
+        moments = x.new_zeros(3, len(whitener), len(x))
+        passes, parts = make_passes(gps, inputs.blocks), inputs.parts()
 
         def evaluate_some(run: slice) -> list[Tensor]:
-            return [kept for part in parts[run] for kept in evaluate(gps, inputs.blocks, *part, moments)]
+            return [kept for part in parts[run] for kept in passes.evaluate(*part, moments)]
 
         with full_precision(x.device):
             kept = share_out(evaluate_some, len(parts))
-        ctx.parts = parts
-        ctx.save_for_backward(*gps, slope, lengthscale, *chain(*kept))
+        ctx.parts, ctx.passes = parts, passes
+        ctx.save_for_backward(slope, lengthscale, *chain(*kept))
         return tuple(moments.view(3, *inputs.batch, -1))
 
     @staticmethod
     @first_order
     def backward(ctx, *grads: Tensor | None):  # pyright: ignore[reportIncompatibleMethodOverride]
-        *parts, slope, lengthscale = ctx.saved_tensors[:5]
-        gps, kept, inputs = GPs(*parts), ctx.saved_tensors[5:], ctx.inputs
-        blocks, unfold = inputs.blocks, inputs.unfold
+        (slope, lengthscale, *kept), passes, inputs = ctx.saved_tensors, ctx.passes, ctx.inputs
+        gps, blocks, unfold = passes.gps, inputs.blocks, inputs.unfold
         n_gps, n_rows = len(gps.mean), blocks.columns.shape[-1]
         flat = (lengthscale.new_zeros(n_gps, n_rows) if grad is None else grad.reshape(n_gps, n_rows) for grad in grads)
-        pull = Pull.of(gps, *flat)
+        pull = passes.pull(*flat)
         total = blocks.zeros(of_rows=ctx.needs_input_grad[3])
 
         def pull_back_some(run: slice) -> tuple[Sums, HalfGradients]:
             sums, own = Sums.zeros(gps, pull), total.beside()
-            for (gp, rows), features, cross_slope in zip(ctx.parts[run], kept[::2][run], kept[1::2][run], strict=True):
-                cross_bar = pull_back(gps, pull, gp, rows, features, sums)
-                blocks.add_gradients(own, gp, rows, cross_bar, cross_slope)
+            for part, *its_own in zip(ctx.parts[run], kept[::2][run], kept[1::2][run], strict=True):
+                passes.pull_back(pull, *part, tuple(its_own), sums, own)
             return sums, own
-
-        def finish_some(run: slice) -> Tensor | None:
-            some = gps.some(run)
-            inner, root_bar = of_products(some, sums.some(run))
-            # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ; that is ½(H + Hᵀ), for which H will do
-            blocks.add_gram_gradients(total, run, half_congruence_with(some.whitener, inner), slope[run])
-            return root_bar
 
         with full_precision(lengthscale.device):
             (sums, own), *others = share_out(pull_back_some, len(ctx.parts))
@@ -110,7 +100,7 @@ class _Blockwise(torch.autograd.Function):
             for more, own in others:
                 sums.add(more)
                 total.add(own)
-            root_bars = share_out(finish_some, n_gps)
+            root_bars = share_out(lambda run: passes.finish(run, sums, slope, total), n_gps)
         root_bar = None if gps.root is None else unfold(joined(root_bars))  # pyright: ignore[reportArgumentType]
         return (
             *(None, None, None, *inputs.gradients(total, lengthscale)),

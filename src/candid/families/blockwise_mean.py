@@ -19,30 +19,29 @@ from candid.kernels import Stationary
 from candid.kernels.blocks import HalfGradients
 from candid.kernels.precision import full_precision
 from candid.kernels.stationary import known_lengthscale
-from candid.linalg import Factor, first_order
+from candid.linalg import first_order
 from candid.linalg.crew import share_out
-from candid.linalg.triangular import inverse_of, transposed_lower_times
+from candid.linalg.triangular import transposed_lower_times
 
 __all__ = ["blockwise_mean"]
 
 
 def blockwise_mean(
     kernel: Stationary, weights: Tensor, x: Tensor, points: Tensor, jitter: Tensor
-) -> tuple[Tensor, Factor]:
-    """k(x, Z) L⁻ᵀ m for weights m, (…, n), at unit amplitude, and the factor of k(Z, Z)."""
+) -> tuple[Tensor, Tensor]:
+    """k(x, Z) L⁻ᵀ m for weights m, (…, n), at unit amplitude, and the jitter that k(Z, Z) needed."""
     lengthscale = known_lengthscale(kernel)
     inputs = BlockInputs.scale(kernel.profile, x, points, lengthscale)
-    factor, slope = inputs.factorise(jitter)
-    latent: Tensor = _BlockwiseMean.apply(inputs, factor.lower, slope, x, points, lengthscale, weights)  # pyright: ignore[reportAssignmentType]
-    return latent, Factor(inputs.unfold(factor.lower), inputs.unfold(factor.jitter))
+    whitener, slope, used = inputs.factorise(jitter)
+    latent: Tensor = _BlockwiseMean.apply(inputs, whitener, slope, x, points, lengthscale, weights)  # pyright: ignore[reportAssignmentType]
+    return latent, used
 
 
 class _BlockwiseMean(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, inputs: BlockInputs, lower, gram_slope, x, points, lengthscale, weights):
-        ctx.inputs, last = inputs, len(inputs.batch) - 1
-        whitener, weights = inverse_of(lower), weights.flatten(0, last)
-        latent, parts = x.new_empty(len(lower), len(x)), inputs.parts()
+    def forward(ctx, inputs: BlockInputs, whitener, gram_slope, x, points, lengthscale, weights):
+        ctx.inputs, weights = inputs, weights.flatten(0, len(inputs.batch) - 1)
+        latent, parts = x.new_empty(len(whitener), len(x)), inputs.parts()
         with full_precision(x.device):
             # c = Wᵀm
             coefficients = (weights.unsqueeze(-2) @ whitener).squeeze(-2)

@@ -43,6 +43,7 @@ from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
 from candid.families.conditional_predictor import ConditionalPredictor, spread_squares
 from candid.families.means import Mean
+from candid.families.scaling import prior_variance
 from candid.families.sparse import Sparse
 from candid.families.squares import SignedSquares
 from candid.families.whitened_normal import WhitenedNormal
@@ -163,8 +164,8 @@ class Conditional(Sparse):
         features = self._features(for_each_gp(batch.x), batch.weight)
         of_mean, of_covariance = self._normals(features.root)
         latent, deviations = of_mean.at(features.mean)
-        residual = (features.unit.diagonal(features.rows) - column_squares(features.covariance)).clamp_min(0.0)
-        marginal = self._marginal(batch.x, latent.squeeze(-2), residual, column_squares(deviations))
+        explained, prior = column_squares(features.covariance), prior_variance(features.unit, features.rows)
+        marginal = self._marginal(batch.x, latent.squeeze(-2), explained, column_squares(deviations), prior)
         penalties = {"kl": self._divergence(of_covariance, features.root)}
         if self.with_omega:
             scale = batch.total / batch.weight.sum() if self.omega_scale == "n_over_b" else 1.0

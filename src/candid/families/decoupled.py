@@ -27,6 +27,7 @@ from candid.families.basis import FixedBasis
 from candid.families.blockwise import blocks_pay, blockwise_moments, pays
 from candid.families.blockwise_mean import blockwise_mean
 from candid.families.means import Mean
+from candid.families.scaling import prior_variance
 from candid.families.sparse import Sparse
 from candid.kernels import Kernel, Stationary, networks_in, unfold
 from candid.kernels.joint import joint_grams
@@ -79,8 +80,7 @@ class Decoupled(Sparse):
         unit, embed = unfold(self.kernel.unit)
         rows, *points = embed(for_each_gp(batch.x), self.points, self.mean_points, weight=batch.weight)
         latent, explained, spread = self._moments(unit, rows, *points)
-        residual = (unit.diagonal(rows) - explained).relu()
-        marginal = self._marginal(batch.x, latent, residual, spread)
+        marginal = self._marginal(batch.x, latent, explained, spread, prior_variance(unit, rows))
         return Evaluation(marginal, {"kl": self.mean_weights.penalty() + self.weights.penalty()})
 
     def _moments(
@@ -89,8 +89,8 @@ class Decoupled(Sparse):
         """Mean, explained variance and spread at unit amplitude, (P, n)."""
         jitter, own_jitter = self.jitter.unbind(-1)
         if isinstance(unit, Stationary) and all(pays(unit, self.weights, rows, z) for z in (points, mean_points)):
-            latent, own = blockwise_mean(unit, self.mean_weights.mean, rows, mean_points, own_jitter)
-            _, explained, spread, factor = blockwise_moments(unit, self.weights, rows, points, jitter)
+            latent, own_used = blockwise_mean(unit, self.mean_weights.mean, rows, mean_points, own_jitter)
+            _, explained, spread, used = blockwise_moments(unit, self.weights, rows, points, jitter)
         else:
             (gram, cross), (own_gram, own_cross) = joint_grams(unit, rows, points, mean_points)
             whitened, factor = whiten(gram, cross, jitter)
@@ -98,8 +98,9 @@ class Decoupled(Sparse):
             coefficients, own = kernel_coefficients(own_gram, self.mean_weights.mean, own_jitter)
             latent = (coefficients.unsqueeze(-2) @ own_cross).squeeze(-2)
             _, explained, spread = self.weights.moments(whitened)
+            used, own_used = factor.jitter, own.jitter
         # What one factorisation needed, the next one starts from.
-        self.jitter.copy_(torch.stack([factor.jitter, own.jitter], -1))
+        self.jitter.copy_(torch.stack([used, own_used], -1))
         return latent, explained, spread
 
     def weight_parameters(self) -> list[nn.Parameter]:

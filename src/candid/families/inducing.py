@@ -18,6 +18,7 @@ from torch import Tensor
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
 from candid.families.blockwise import blocks_pay, blockwise_moments, pays
+from candid.families.scaling import prior_variance
 from candid.families.sparse import Sparse
 from candid.kernels import Kernel, Stationary, networks_in, unfold
 from candid.kernels.joint import joint_grams
@@ -70,14 +71,12 @@ class Inducing(Sparse):
         """Marginals of rows whose mean function may see inputs of its own, ``mean_x``."""
         unit, rows, points = self._embedded(x, weight)
         if isinstance(unit, Stationary) and pays(unit, self.weights, rows, points):
-            latent, explained, spread, factor = blockwise_moments(unit, self.weights, rows, points, self.jitter)
-            self.jitter.copy_(factor.jitter)
-            # k(x, x) = 1
-            residual = (1.0 - explained).relu()
+            latent, explained, spread, jitter = blockwise_moments(unit, self.weights, rows, points, self.jitter)
+            self.jitter.copy_(jitter)
         else:
             latent, explained, spread = self.weights.moments(self._features(unit, rows, points))
-            residual = (unit.diagonal(rows) - explained).relu()
-        return self._marginal(x if mean_x is None else mean_x, latent, residual, spread)
+        prior = prior_variance(unit, rows)
+        return self._marginal(x if mean_x is None else mean_x, latent, explained, spread, prior)
 
     def prior(self, batch: Batch) -> LowRankPrior:
         amplitude, _ = self.kernel.split()

@@ -32,6 +32,7 @@ from torch import Tensor, nn
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
 from candid.families.means import Mean
+from candid.families.scaling import prior_variance
 from candid.families.sparse import Sparse
 from candid.kernels import Kernel, unfold
 from candid.linalg import cholesky, project, whiten
@@ -99,11 +100,11 @@ class Orthogonal(Sparse):
         # Aᵀ(m − b) + K_xμ √s h
         latent, explained, spread = project(features, self.weights.mean - b.squeeze(-1), self.weights.root())
         latent = latent + (unit(rows, mean_points) @ coefficients).squeeze(-1)
-        residual = (unit.diagonal(rows) - explained).clamp_min(0.0)
         # ½ s (hᵀK_μμ h − bᵀb)
         square = (coefficients.mT @ unit(mean_points) @ coefficients).squeeze((-2, -1)) - b.square().sum((-2, -1))
         penalty = self.weights.penalty() + over_gps(0.5 * square)
-        return Evaluation(self._marginal(batch.x, latent, residual, spread), {"kl": penalty})
+        marginal = self._marginal(batch.x, latent, explained, spread, prior_variance(unit, rows))
+        return Evaluation(marginal, {"kl": penalty})
 
     def weight_parameters(self) -> list[nn.Parameter]:
         return [self.directions, *super().weight_parameters()]

@@ -1,27 +1,31 @@
 """The mathematics of :mod:`candid.families.blockwise`: moments of one block of rows, and what it adds to gradients.
 
-Tensors of several GPs have these as their first axis.
+Tensors of several GPs have these as their first axis. Here torch multiplies, and machine code or torch does the rest;
+:mod:`candid.families.row_strips` does all of it by machine code.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from candid.kernels.blocks import Blocks
+from candid.kernels.blocks import Blocks, HalfGradients
 from candid.linalg.crew import share_out
 from candid.linalg.products import product_of
 from candid.linalg.triangular import (
     add_lower_times,
     add_product_below_diagonal,
+    half_congruence_with,
     lower_times,
     mirror_below_diagonal,
     transposed_lower_times,
 )
 
-__all__ = ["GPs", "Pull", "Sums", "evaluate", "of_products", "pull_back"]
+__all__ = ["GPs", "Passes", "Pull", "Sums", "TorchPasses"]
 
 
 class GPs(NamedTuple):
@@ -29,27 +33,19 @@ class GPs(NamedTuple):
 
     whitener: Tensor  # (GP, M, M)
     mean: Tensor  # (GP, M)
-    root: Tensor | None  # (GP, M), (GP, M, M), or None where S = 0
+    root: Tensor | None  # (GP, M), (GP, M, M) with anything above the diagonals, or None where S = 0
 
     @property
     def full(self) -> bool:
         return self.root is not None and self.root.dim() == 3
 
+    def cut(self) -> GPs:
+        """The same with nothing but zeros above the diagonals of roots."""
+        return self._replace(root=self.root.tril()) if self.root is not None and self.full else self
+
     def some(self, run: slice) -> GPs:
         """A few of them."""
         return GPs(self.whitener[run], self.mean[run], None if self.root is None else self.root[run])
-
-
-def evaluate(gps: GPs, blocks: Blocks, gp: int, rows: slice, moments: Tensor) -> tuple[Tensor, Tensor]:
-    """A, and w = dk/dq up to a constant, of some rows; their moments are written to ``moments`` (3, GP, n)."""
-    cross, slope = blocks.covariances(gp, rows)
-    features = lower_times(gps.whitener[gp], cross, spare=True)
-    own = moments[:, gp, rows]
-    variances = None if gps.root is None or gps.full else gps.root[gp].square()
-    blocks.add_moments(features, gps.mean[gp], variances, own)
-    if gps.root is not None and gps.full:
-        blocks.add_squares(transposed_lower_times(gps.root[gp], features), own[2])
-    return features, slope
 
 
 class Pull(NamedTuple):
@@ -59,32 +55,6 @@ class Pull(NamedTuple):
     of_spread: Tensor  # s
     apart: Tensor | None  # e + s; None where it is zero
     turned: Tensor  # [P, 0; mᵀW, 0], (GP, M + 1, M + 1), and with more zeros
-
-    @staticmethod
-    def of(gps: GPs, of_mean: Tensor, of_explained: Tensor, of_spread: Tensor) -> Pull:
-        if gps.root is None:
-            of_spread = -of_explained
-        apart = of_explained + of_spread
-        n_gps, size, _ = gps.whitener.shape
-        # A multiple of eight rows leaves nothing over in registers.
-        full_size = -(-(size + 1) // 8) * 8
-        turned = gps.whitener.new_zeros(n_gps, full_size, full_size)
-        share_out(lambda run: _turn(gps.some(run), turned[run]), n_gps)
-        return Pull(of_mean, of_spread, apart if apart.any() else None, turned)
-
-
-def _turn(gps: GPs, turned: Tensor) -> None:
-    """Write [P; mᵀW] with P = 2(S − I)W to the first rows and columns."""
-    size = gps.whitener.shape[-1]
-    upper = turned[:, :size, :size]
-    if gps.root is None:
-        torch.mul(gps.whitener, -2.0, out=upper)
-    elif gps.full:
-        upper.copy_(gps.whitener)
-        add_lower_times(upper, gps.root, transposed_lower_times(gps.root, gps.whitener), alpha=2.0, beta=-2.0)
-    else:
-        torch.mul(gps.whitener, 2 * (gps.root.square() - 1).unsqueeze(-1), out=upper)
-    turned[:, size : size + 1, :size] = gps.mean.unsqueeze(-2) @ gps.whitener
 
 
 class Sums(NamedTuple):
@@ -118,30 +88,106 @@ class Sums(NamedTuple):
             self.apart.add_(other.apart)
 
 
-def pull_back(gps: GPs, pull: Pull, gp: int, rows: slice, features: Tensor, sums: Sums) -> Tensor:
-    """K̄_zx of some rows; what they contribute to ``sums`` is added there."""
-    # [A diag(s); hᵀ]
-    size, turned = len(features), pull.turned[gp]
-    weighted = features.new_empty(len(turned), features.shape[-1])
-    torch.mul(features, pull.of_spread[gp, rows], out=weighted[:size])
-    weighted[size] = pull.of_mean[gp, rows]
-    weighted[size + 1 :] = 0.0
-    add_product_below_diagonal(sums.products[gp], weighted, features)
-    # [P; mᵀW]ᵀ[A diag(s); hᵀ]
-    product = product_of(turned.mT, weighted) if gps.full else transposed_lower_times(turned, weighted, spare=True)
-    cross_bar = product[:size]
-    if pull.apart is not None and sums.apart is not None:
-        apart = pull.apart[gp, rows]
-        # Often these are only the few rows whose residual is cut off at zero.
-        some = apart.nonzero().squeeze(-1)
-        own = features[:, some]
-        others = own * (2 * apart[some])
-        add_product_below_diagonal(sums.apart[gp], others, own)
-        cross_bar[:, some] += transposed_lower_times(gps.whitener[gp], others)
-    return cross_bar
+@dataclass(frozen=True)
+class Passes(ABC):
+    """What is done with blocks of rows, in this order; members of a crew take blocks, or GPs, each."""
+
+    gps: GPs
+    blocks: Blocks
+
+    @abstractmethod
+    def evaluate(self, gp: int, rows: slice, moments: Tensor) -> tuple[Tensor, Tensor]:
+        """A, and w = dk/dq up to a constant, of some rows; their moments are added to ``moments`` (3, GP, n)."""
+
+    def pull(self, of_mean: Tensor, of_explained: Tensor, of_spread: Tensor) -> Pull:
+        """What gradients of the moments, (GP, n), are pulled back by."""
+        gps = self.gps
+        if gps.root is None:
+            of_spread = -of_explained
+        apart = of_explained + of_spread
+        n_gps, size, _ = gps.whitener.shape
+        # A multiple of eight rows leaves nothing over in registers.
+        full_size = -(-(size + 1) // 8) * 8
+        turned = gps.whitener.new_zeros(n_gps, full_size, full_size)
+        share_out(lambda run: self._turn(run, turned[run]), n_gps)
+        return Pull(of_mean, of_spread, apart if apart.any() else None, turned)
+
+    @abstractmethod
+    def _turn(self, run: slice, turned: Tensor) -> None:
+        """Write [P; mᵀW] with P = 2(S − I)W of some GPs to the first rows and columns."""
+
+    @abstractmethod
+    def pull_back(
+        self, pull: Pull, gp: int, rows: slice, kept: tuple[Tensor, Tensor], sums: Sums, total: HalfGradients
+    ) -> None:
+        """Add what some rows, of which A and w were ``kept``, contribute to ``sums`` and ``total``."""
+
+    @abstractmethod
+    def finish(self, run: slice, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
+        """R̄ of some GPs from their complete sums; what K̄_zz means for points, which have w, is added to ``total``."""
 
 
-def of_products(gps: GPs, sums: Sums) -> tuple[Tensor, Tensor | None]:
+class TorchPasses(Passes):
+    """By a dozen operations for each block."""
+
+    def evaluate(self, gp: int, rows: slice, moments: Tensor) -> tuple[Tensor, Tensor]:
+        gps, blocks = self.gps, self.blocks
+        cross, slope = blocks.covariances(gp, rows)
+        features = lower_times(gps.whitener[gp], cross, spare=True)
+        own = moments[:, gp, rows]
+        variances = None if gps.root is None or gps.full else gps.root[gp].square()
+        blocks.add_moments(features, gps.mean[gp], variances, own)
+        if gps.root is not None and gps.full:
+            blocks.add_squares(transposed_lower_times(gps.root[gp], features), own[2])
+        return features, slope
+
+    def _turn(self, run: slice, turned: Tensor) -> None:
+        gps = self.gps.some(run)
+        size = gps.whitener.shape[-1]
+        upper = turned[:, :size, :size]
+        if gps.root is None:
+            torch.mul(gps.whitener, -2.0, out=upper)
+        elif gps.full:
+            upper.copy_(gps.whitener)
+            add_lower_times(upper, gps.root, transposed_lower_times(gps.root, gps.whitener), alpha=2.0, beta=-2.0)
+        else:
+            torch.mul(gps.whitener, 2 * (gps.root.square() - 1).unsqueeze(-1), out=upper)
+        turned[:, size : size + 1, :size] = gps.mean.unsqueeze(-2) @ gps.whitener
+
+    def pull_back(
+        self, pull: Pull, gp: int, rows: slice, kept: tuple[Tensor, Tensor], sums: Sums, total: HalfGradients
+    ) -> None:
+        features, slope = kept
+        # [A diag(s); hᵀ]
+        size, turned = len(features), pull.turned[gp]
+        weighted = features.new_empty(len(turned), features.shape[-1])
+        torch.mul(features, pull.of_spread[gp, rows], out=weighted[:size])
+        weighted[size] = pull.of_mean[gp, rows]
+        weighted[size + 1 :] = 0.0
+        add_product_below_diagonal(sums.products[gp], weighted, features)
+        # K̄_zx = [P; mᵀW]ᵀ[A diag(s); hᵀ]
+        full = self.gps.full
+        product = product_of(turned.mT, weighted) if full else transposed_lower_times(turned, weighted, spare=True)
+        cross_bar = product[:size]
+        if pull.apart is not None and sums.apart is not None:
+            apart = pull.apart[gp, rows]
+            # Often these are only the few rows whose residual is cut off at zero.
+            some = apart.nonzero().squeeze(-1)
+            own = features[:, some]
+            others = own * (2 * apart[some])
+            add_product_below_diagonal(sums.apart[gp], others, own)
+            cross_bar[:, some] += transposed_lower_times(self.gps.whitener[gp], others)
+        self.blocks.add_gradients(total, gp, rows, cross_bar, slope)
+
+    def finish(self, run: slice, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
+        gps = self.gps.some(run)
+        inner, root_bar = _of_products(gps, sums.some(run))
+        # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ; that is ½(H + Hᵀ), for which H will do
+        self.blocks.add_gram_gradients(total, run, half_congruence_with(gps.whitener, inner), slope[run])
+        return root_bar.tril() if root_bar is not None and gps.full else root_bar
+
+
+def _of_products(gps: GPs, sums: Sums) -> tuple[Tensor, Tensor | None]:
     """−ĀAᵀ and R̄, both on and below the diagonal; what is above it has no meaning. Changes ``sums``."""
     mirror_below_diagonal(sums.products)
     gram = sums.gram

@@ -16,6 +16,7 @@ from candid.families.base import Family
 from candid.families.basis import FixedBasis, Regressors
 from candid.families.means import Mean
 from candid.families.predictor import BasisPredictor, Predictor
+from candid.families.scaling import scaled_moments
 from candid.families.squares import SignedSquares
 from candid.kernels import Kernel, networks_in
 from candid.marginal import Marginal
@@ -115,13 +116,12 @@ class Sparse(Family):
         Where the regressors of the spread are the first rows of Φ, the precision may be that of all coefficients.
         """
 
-    def _marginal(self, x: Tensor, latent: Tensor, residual: Tensor, spread: Tensor) -> Marginal:
+    def _marginal(
+        self, x: Tensor, latent: Tensor, explained: Tensor, spread: Tensor, prior: Tensor | float
+    ) -> Marginal:
         """From unit amplitude, (P, n), to marginals."""
         amplitude, _ = self.kernel.split()
-        if amplitude is not None:
-            # All at once: for few rows, the number of operations is what takes time.
-            scales = torch.stack([amplitude.sqrt(), amplitude, amplitude], -1).unsqueeze(-1)
-            latent, residual, spread = (scales * torch.stack([latent, residual, spread], -2)).unbind(-2)
+        latent, residual, spread = scaled_moments(latent, explained, spread, prior, amplitude)
         return Marginal(self.mean.plus(x, latent.mT), residual.mT, spread.mT)
 
     def _basis(self) -> FixedBasis:

@@ -6,6 +6,7 @@ is none, torch does the same in a dozen operations.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import NamedTuple
 
@@ -15,11 +16,21 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from candid.kernels.compiled import COMPILED
-from candid.kernels.gram import FEW_FEATURES, cancels, left_factor, right_factor, squared_distances, symmetric_gradients
+from candid.kernels.gram import (
+    FEW_FEATURES,
+    cancels,
+    left_factor,
+    right_factor,
+    scaled_inputs,
+    squared_distances,
+    symmetric_gradients,
+)
 from candid.kernels.profiles import Profile
-from candid.linalg import machine_code_takes
+from candid.linalg import cholesky, machine_code_takes
+from candid.linalg.blas import blas_takes, routines
+from candid.linalg.triangular import inverse_of
 
-__all__ = ["Blocks", "HalfGradients", "make_blocks"]
+__all__ = ["Blocks", "CompiledBlocks", "HalfGradients", "TorchBlocks", "make_blocks", "scaled_blocks"]
 
 # Squared distances of more features are computed faster by a product of matrices.
 MOST_FEATURES = 32
@@ -50,8 +61,14 @@ class HalfGradients(NamedTuple):
 class Blocks(ABC):
     """Points ``a`` (GP, M, D) and rows ``b`` (GP, N, D), of which a block is one GP and a slice of its rows."""
 
-    def __init__(self, a: Tensor, b: Tensor) -> None:
-        self.a, self.columns = a, b.mT.contiguous()
+    def __init__(self, a: Tensor, columns: Tensor) -> None:
+        self.a, self.columns = a, columns
+
+    def factorise(self, gps: slice, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """L⁻¹ by rows, where L Lᵀ is k of the points of a few GPs among each other with jitter; that jitter; and w."""
+        gram, slope = self.gram(gps)
+        factor = cholesky(gram, jitter, scale=1.0)
+        return inverse_of(factor.lower).contiguous(), factor.jitter, slope
 
     def zeros(self, of_rows: bool) -> HalfGradients:
         """Where gradients are added up; those of rows, if they are asked for, are written."""
@@ -89,19 +106,66 @@ class Blocks(ABC):
         """Add Σ x² over the entries of each column."""
 
 
+def scaled_blocks(profile: Profile, points: Tensor, x: Tensor, lengthscale: Tensor) -> Blocks:
+    """Those of points (GP, M, D) and rows (n, D) that are not yet scaled by lengthscales (GP, 1, D)."""
+    if _machine_code_knows(profile, points):
+        return CompiledBlocks.scale(profile, points, x, lengthscale)
+    a, b = scaled_inputs(profile, points, x, lengthscale)
+    return TorchBlocks(profile, a, b)  # pyright: ignore[reportArgumentType]
+
+
 def make_blocks(profile: Profile, a: Tensor, b: Tensor) -> Blocks:
-    """By machine code if possible."""
-    if profile in COMPILED and machine_code_takes(a) and a.shape[-1] <= MOST_FEATURES:
-        return _CompiledBlocks(COMPILED[profile].number, a, b)
-    return _TorchBlocks(profile, a, b)
+    """Those of scaled points and rows (GP, n, D), by machine code if possible."""
+    if _machine_code_knows(profile, a):
+        whole = (0, -a.shape[-1] % 4)
+        a, b = (pad(values, whole) if whole[1] else values for values in (a, b))
+        columns, own_columns = (values.mT.contiguous() for values in (b, a))
+        return CompiledBlocks(COMPILED[profile].number, a.contiguous(), columns, own_columns)
+    return TorchBlocks(profile, a, b)
 
 
-class _CompiledBlocks(Blocks):
-    def __init__(self, number: int, a: Tensor, b: Tensor) -> None:
-        more = (0, -a.shape[-1] % 4)
-        super().__init__(*((pad(values, more) if more[1] else values) for values in (a, b)))
-        self.number, self.points = number, self.a.contiguous().numpy()
-        self.row_columns, self.own_columns = self.columns.numpy(), self.a.mT.contiguous().numpy()
+def _machine_code_knows(profile: Profile, points: Tensor) -> bool:
+    return profile in COMPILED and machine_code_takes(points) and points.shape[-1] <= MOST_FEATURES
+
+
+class CompiledBlocks(Blocks):
+    """By machine code, for which points are stored by rows, and rows and points as columns."""
+
+    def __init__(self, number: int, a: Tensor, columns: Tensor, own_columns: Tensor) -> None:
+        super().__init__(a, columns)
+        self.number, self.points = number, a.numpy()
+        self.row_columns, self.own_columns = columns.numpy(), own_columns.numpy()
+
+    @staticmethod
+    def scale(profile: Profile, points: Tensor, x: Tensor, lengthscale: Tensor) -> CompiledBlocks:
+        """From unscaled points and rows."""
+        from candid.linalg.point_kernels import scale_inputs
+
+        (n_gps, n_points, n_features), compiled = points.shape, COMPILED[profile]
+        padded = n_features + -n_features % 4
+        rate = (math.sqrt(compiled.stretch) * lengthscale.reciprocal()).expand(n_gps, 1, n_features).squeeze(-2)
+        scaled = [
+            points.new_empty(n_gps, *shape) for shape in ((n_points, padded), (padded, n_points), (padded, len(x)))
+        ]
+        given = points.contiguous(), x, rate
+        scale_inputs(*(values.numpy() for values in (*given, *scaled)))
+        a, own_columns, columns = scaled
+        return CompiledBlocks(compiled.number, a, columns, own_columns)
+
+    def factorise(self, gps: slice, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        size = self.a.shape[-2]
+        inverse, slope = (self.a.new_empty(len(jitter), size, size) for _ in range(2))
+        if not blas_takes(inverse[0], inverse[0]):
+            return super().factorise(gps, jitter)
+        from candid.linalg.point_kernels import factorise_points
+
+        address = routines(self.a.dtype)
+        for place, (gp, level) in enumerate(zip(range(len(self.a))[gps], jitter.numpy(), strict=True)):
+            own = slope.numpy()[place], inverse.numpy()[place]
+            if not factorise_points(address, self.number, self.points[gp], self.own_columns[gp], level, *own):
+                # It needs more jitter, or something is wrong: that is found out where it is done with care.
+                return super().factorise(gps, jitter)
+        return inverse, jitter, slope
 
     def gram(self, gps: slice) -> tuple[Tensor, Tensor]:
         numbers, size = range(len(self.a))[gps], self.a.shape[-2]
@@ -154,9 +218,11 @@ class _CompiledBlocks(Blocks):
         block_squares(x.numpy(), squares.numpy())
 
 
-class _TorchBlocks(Blocks):
+class TorchBlocks(Blocks):
+    """By torch."""
+
     def __init__(self, profile: Profile, a: Tensor, b: Tensor) -> None:
-        super().__init__(a, b)
+        super().__init__(a, b.mT.contiguous())
         self.profile, self.b, self.factors = profile, b, None
         if a.shape[-1] > FEW_FEATURES:
             a_norms, b_norms = (values.square().sum(-1, keepdim=True) for values in (a, b))

@@ -14,14 +14,14 @@ from functools import cache
 from typing import Any
 
 import torch
-from scipy.linalg import cython_blas  # pyright: ignore[reportAttributeAccessIssue]
+from scipy.linalg import cython_blas, cython_lapack  # pyright: ignore[reportAttributeAccessIssue]
 from torch import Tensor
 
 from candid.linalg.crew import crew_size
 from candid.linalg.plain import is_plain
 from candid.linalg.products import onednn_takes
 
-__all__ = ["blas_takes", "multiply_by_lower"]
+__all__ = ["blas_takes", "multiply_by_lower", "routines"]
 
 # Multiplications of full matrices beyond which oneDNN, where it has wider instructions, is faster with parts of them.
 MOST_WORK = 2**25
@@ -49,17 +49,28 @@ def multiply_by_lower(lower: Tensor, x: Tensor, transposed: bool = False) -> Non
 
 
 @cache
+def routines(dtype: torch.dtype) -> tuple[int, ...]:
+    """Addresses for machine code: of products with triangles, of other products, and of Cholesky factors."""
+    return tuple(_found(name, dtype)[0] for name in ("trmm", "gemm", "potrf"))
+
+
+@cache
 def _routine(name: str, dtype: torch.dtype) -> Callable[..., None]:
     """A routine that takes addresses."""
+    address, signature = _found(name, dtype)
+    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * signature.count(b"*"))(address)
+
+
+def _found(name: str, dtype: torch.dtype) -> tuple[int, bytes]:
+    """The address of a routine, and its signature."""
     capsule, signature = _published(LETTERS[dtype][0] + name)
     pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
-    address = pointer_of(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature)
-    return ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * signature.count(b"*"))(address)
+    return pointer_of(("PyCapsule_GetPointer", ctypes.pythonapi))(capsule, signature), signature
 
 
 def _published(name: str) -> tuple[Any, bytes]:
     """What SciPy has for a routine: a capsule with its address, and its signature, «void (char *, …, int *, …)»."""
-    capsule = cython_blas.__pyx_capi__[name]
+    capsule = {**cython_lapack.__pyx_capi__, **cython_blas.__pyx_capi__}[name]
     signature_of = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(("PyCapsule_GetName", ctypes.pythonapi))
     return capsule, signature_of(capsule)
 

@@ -22,7 +22,7 @@ SUMS: dict[str, Any] = OPTIONS | {"fastmath": {"contract", "nsz", "reassoc"}}
 INLINED: Any = OPTIONS | {"forceinline": True}
 
 # Files whose functions become part of others' machine code.
-SHARED = ("machine_code.py", "row_kernels.py")
+SHARED = ("machine_code.py", "row_kernels.py", "block_kernels.py", "machine_blas.py")
 
 inlined = njit(**INLINED)
 compiled, compiled_sums = njit(**OPTIONS), njit(**SUMS)

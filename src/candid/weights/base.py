@@ -25,6 +25,10 @@ class Weights(nn.Module, ABC):
     def root(self) -> Tensor | None:
         """What is needed of S = R Rᵀ: None where S = 0, the diagonal of R (…, M), or R itself (…, M, M)."""
 
+    def loose_root(self) -> Tensor | None:
+        """The same, with anything above the diagonal of R: for those who do not read it."""
+        return self.root()
+
     @abstractmethod
     def assign(self, mean: Float[Tensor, "*batch m"], precision: Float[Tensor, "*batch m m"]) -> None:
         """Set m, and S as near to ``precision``⁻¹ as this kind of q(v) allows (in the sense of the KL divergence)."""
@@ -40,7 +44,7 @@ class Weights(nn.Module, ABC):
         self, features: Float[Tensor, "*batch m n"]
     ) -> tuple[Float[Tensor, "*batch n"], Float[Tensor, "*batch n"], Float[Tensor, "*batch n"]]:
         """Mean aᵀm, explained variance aᵀa and spread aᵀSa for each column a of whitened features."""
-        return project(features, self.mean, self.root())
+        return project(features, self.mean, self.loose_root())
 
 
 def over_gps(nats: Float[Tensor, "*batch"]) -> Tensor:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from candid.linalg import cholesky, divergence_from_standard, project
+from candid.linalg import cholesky, divergence_from_standard
 from candid.weights.base import Weights, over_gps
 
 __all__ = ["Diagonal", "Full", "Solved"]
@@ -52,11 +52,8 @@ class Full(Weights):
     def root(self) -> Float[Tensor, "*batch m m"]:
         return self.lower.tril()
 
-    def moments(
-        self, features: Float[Tensor, "*batch m n"]
-    ) -> tuple[Float[Tensor, "*batch n"], Float[Tensor, "*batch n"], Float[Tensor, "*batch n"]]:
-        # Only the lower triangle is read, so there is no need to cut it out first.
-        return project(features, self.mean, self.lower)
+    def loose_root(self) -> Float[Tensor, "*batch m m"]:
+        return self.lower
 
     @torch.no_grad()
     def assign(self, mean: Float[Tensor, "*batch m"], precision: Float[Tensor, "*batch m m"]) -> None:

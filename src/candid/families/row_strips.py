@@ -1,0 +1,101 @@
+"""What :mod:`candid.families.row_blocks` does, by machine code from beginning to end.
+
+A strip of rows stays in cache from its covariances to its moments, and again from its features to its gradients, and
+what is done with the points of a GP is one call. Products are those of the BLAS that SciPy brings, with one thread, so
+this is for members of a crew.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+from torch import Tensor
+
+from candid.families.row_blocks import GPs, Passes, Pull, Sums, TorchPasses
+from candid.kernels.blocks import Blocks, CompiledBlocks, HalfGradients
+from candid.linalg.blas import blas_takes, routines
+
+__all__ = ["make_passes"]
+
+
+def make_passes(gps: GPs, blocks: Blocks) -> Passes:
+    """By machine code, where it may multiply triangles and numbers like these."""
+    if isinstance(blocks, CompiledBlocks) and blas_takes(gps.whitener[0], gps.whitener[0]):
+        return StripPasses(gps, blocks)
+    return TorchPasses(gps.cut(), blocks)
+
+
+class StripPasses(Passes):
+    """By one call for each block, and one for the points of each GP."""
+
+    blocks: CompiledBlocks
+
+    def evaluate(self, gp: int, rows: slice, moments: Tensor) -> tuple[Tensor, Tensor]:
+        from candid.linalg.pass_kernels import evaluate_rows
+
+        blocks = self.blocks
+        # Each by itself: one may be needed longer than the other.
+        features, slope = (moments.new_empty(blocks.a.shape[-2], rows.stop - rows.start) for _ in range(2))
+        evaluate_rows(
+            self._routines, blocks.number, blocks.points[gp], blocks.row_columns[gp], rows.start,
+            *self._normals[gp], features.numpy(), slope.numpy(), moments.numpy()[:, gp, rows],
+        )  # fmt: skip
+        return features, slope
+
+    def _turn(self, run: slice, turned: Tensor) -> None:
+        from candid.linalg.point_kernels import write_turn
+
+        for normal, own in zip(self._normals[run], turned.numpy(), strict=True):
+            write_turn(self._routines, *normal, own)
+
+    def pull_back(
+        self, pull: Pull, gp: int, rows: slice, kept: tuple[Tensor, Tensor], sums: Sums, total: HalfGradients
+    ) -> None:
+        from candid.linalg.pass_kernels import pull_back_rows
+
+        of_mean, of_spread = (values.numpy()[gp, rows] for values in (pull.of_mean, pull.of_spread))
+        apart = of_mean[:0] if pull.apart is None else pull.apart.numpy()[gp, rows]
+        pull_back_rows(
+            self._routines, self.blocks.points[gp], self.blocks.row_columns[gp], rows.start,
+            self._normals[gp][0], pull.turned.numpy()[gp], self.gps.full, of_mean, of_spread, apart,
+            *(values.numpy() for values in kept), *_of_one(sums, gp), *(part.numpy()[gp] for part in total),
+        )  # fmt: skip
+
+    def finish(self, run: slice, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
+        from candid.linalg.point_kernels import finish_points
+
+        gps, blocks, numbers = self.gps, self.blocks, range(len(self._normals))[run]
+        size = gps.mean.shape[-1]
+        shape = (0, 0) if gps.root is None else (size if gps.full else 1, size)
+        root_bars = slope.new_empty(len(numbers), *shape)
+        slopes, points_bar, moment = (values.numpy() for values in (slope, total.points, total.moment))
+        for gp, root_bar in zip(numbers, root_bars.numpy(), strict=True):
+            finish_points(
+                self._routines, *self._normals[gp], *_of_one(sums, gp), slopes[gp],
+                blocks.points[gp], blocks.own_columns[gp], root_bar, points_bar[gp], moment[gp],
+            )  # fmt: skip
+        return None if gps.root is None else root_bars if gps.full else root_bars.squeeze(-2)
+
+    @cached_property
+    def _routines(self) -> tuple[int, ...]:
+        return routines(self.gps.mean.dtype)
+
+    @cached_property
+    def _normals(self) -> list[tuple[np.ndarray, ...]]:
+        """W, m, deviations and R of each GP; of the last two there is one, or none."""
+        whitener, mean, root = (None if part is None else part.detach().contiguous().numpy() for part in self.gps)
+        assert whitener is not None
+        assert mean is not None
+        # Without entries, but with axes.
+        roots = mean[:, :0] if root is None else root
+        return [
+            (*own, own_root[:0, 0], own_root) if self.gps.full else (*own, own_root, own_root[:0, None])
+            for *own, own_root in zip(whitener, mean, roots, strict=True)
+        ]
+
+
+def _of_one(sums: Sums, gp: int) -> tuple[np.ndarray, np.ndarray]:
+    """The products of one GP; of those apart none if there are none."""
+    products = sums.products.numpy()[gp]
+    return products, products[:0, :0] if sums.apart is None else sums.apart.numpy()[gp]

@@ -1,0 +1,144 @@
+"""Machine code for the inducing points of one GP: what is needed before and after :mod:`candid.linalg.pass_kernels`.
+
+Names are those of :mod:`candid.families.row_blocks`, points and rows those of :mod:`candid.linalg.block_kernels`;
+``blas`` are addresses of routines.
+"""
+
+from __future__ import annotations
+
+from typing import no_type_check
+
+import numpy as np
+
+from candid.linalg.block_kernels import add_gradients, write_covariances
+from candid.linalg.machine_blas import factorise, invert, lower_times, transposed_lower_times
+from candid.linalg.machine_code import compiled, kept_on_disk
+
+__all__ = ["factorise_points", "finish_points", "scale_inputs", "write_turn"]
+
+
+@kept_on_disk
+@no_type_check
+def scale_inputs(points, rows, rate, scaled, columns, row_columns):
+    """(Z − c)∘rate, as rows and as columns, and (x − c)∘rate as columns, where c is the mean of the points of a GP.
+
+    Features that fill ``scaled`` and columns up are zero.
+    """
+    n_points, n_features = points.shape[1:]
+    for gp in range(points.shape[0]):
+        for d in range(scaled.shape[2]):
+            if d >= n_features:
+                scaled[gp, :, d] = scaled.dtype.type(0)
+                columns[gp, d] = scaled.dtype.type(0)
+                row_columns[gp, d] = scaled.dtype.type(0)
+                continue
+            total = 0.0
+            for i in range(n_points):
+                total += points[gp, i, d]
+            centre, factor = points.dtype.type(total / n_points), rate[gp, d]
+            for i in range(n_points):
+                scaled[gp, i, d] = columns[gp, d, i] = (points[gp, i, d] - centre) * factor
+            own = row_columns[gp, d]
+            for j in range(rows.shape[0]):
+                own[j] = (rows[j, d] - centre) * factor
+
+
+@kept_on_disk
+@no_type_check
+def factorise_points(blas, profile, points, columns, jitter, slope, inverse):
+    """Write w of the points among each other and L⁻¹, where L Lᵀ = k(Z, Z) + jitter·I; whether there is such an L."""
+    n_points = points.shape[0]
+    lower = np.empty_like(slope)
+    write_covariances(profile, points, columns, 0, lower, slope, 0, n_points)
+    for i in range(n_points):
+        lower[i, i] += jitter
+    if not factorise(blas, lower):
+        return False
+    invert(blas, lower, inverse)
+    return True
+
+
+@kept_on_disk
+@no_type_check
+def write_turn(blas, whitener, mean, deviations, root, turn):
+    """Write [P; mᵀW] with P = 2(S − I)W to the first rows and columns of ``turn``, which is zero elsewhere."""
+    n_points, two = whitener.shape[0], whitener.dtype.type(2)
+    if root.shape[0] > 0:
+        turn[:n_points, :n_points] = whitener
+        transposed_lower_times(blas, root, turn, 0, n_points)
+        lower_times(blas, root, turn, 0, n_points)
+    last = turn[n_points]
+    for i in range(n_points):
+        own, row, m = turn[i], whitener[i], mean[i]
+        shrunk = two * deviations[i] * deviations[i] if deviations.shape[0] > 0 else two * 0
+        for j in range(i + 1):
+            last[j] += m * row[j]
+        if root.shape[0] > 0:
+            for j in range(n_points):
+                own[j] = two * own[j]
+            for j in range(i + 1):
+                own[j] -= two * row[j]
+        else:
+            for j in range(i + 1):
+                own[j] = (shrunk - two) * row[j]
+
+
+@kept_on_disk
+@no_type_check
+def finish_points(
+    blas, whitener, mean, deviations, root, products, products_apart, slope, points, columns,
+    root_bar, points_bar, moment,
+):  # fmt: skip
+    """Write R̄, from G and m̄ in ``products``, and add what K̄_zz means for points and lengthscales.
+
+    ``products`` are complete on and below the diagonal only. For a diagonal S, R̄ are the gradients of deviations,
+    (1, M). ``columns`` are the points once more, as columns.
+    """
+    n_points, dtype = whitener.shape[0], whitener.dtype
+    full, diagonal, two = root.shape[0] > 0, deviations.shape[0] > 0, dtype.type(2)
+    inner, mean_bar = np.zeros((n_points, n_points), dtype), products[n_points]
+    if full:
+        _turn_products(blas, root, products, root_bar, inner)
+    # Φ has the lower triangle of −ĀAᵀ = 2(I − S)G − 2A diag(e + s)Aᵀ − m m̄ᵀ and half of its diagonal
+    for i in range(n_points):
+        own, row, m = inner[i], products[i], mean[i]
+        shrunk = deviations[i] * deviations[i] if diagonal else dtype.type(0)
+        for j in range(i + 1):
+            own[j] = two * (row[j] - (own[j] if full else shrunk * row[j])) - m * mean_bar[j]
+        if products_apart.shape[0] > 0:
+            more = products_apart[i]
+            for j in range(i + 1):
+                own[j] -= more[j]
+        own[i] *= dtype.type(0.5)
+        if diagonal:
+            root_bar[0, i] = two * deviations[i] * row[i]
+    # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ; that is ½(H + Hᵀ), for which H = WᵀΦW will do
+    gram_bar = whitener.copy()
+    lower_times(blas, inner, gram_bar, 0, n_points)
+    transposed_lower_times(blas, whitener, gram_bar, 0, n_points)
+    for i in range(n_points):
+        # A point has no distance to itself; left in, its terms would cancel only up to rounding.
+        gram_bar[i, i] = dtype.type(0)
+    as_columns = np.empty_like(columns)
+    add_gradients(gram_bar, slope, 0, n_points, points, columns, 0, points_bar, as_columns, moment)
+    for i in range(n_points):
+        for d in range(points.shape[1]):
+            points_bar[i, d] += as_columns[d, i]
+
+
+@compiled
+@no_type_check
+def _turn_products(blas, root, products, root_bar, turned):
+    """R̄ = 2GR, of which only the lower triangle is not zero, and SG on and below the diagonal."""
+    n_points, nothing = root.shape[0], root.dtype.type(0)
+    for i in range(n_points):
+        for j in range(i + 1):
+            turned[i, j] = turned[j, i] = products[i, j]
+    # RᵀG
+    transposed_lower_times(blas, root, turned, 0, n_points)
+    for i in range(n_points):
+        bar = root_bar[i]
+        for j in range(i + 1):
+            bar[j] = 2 * turned[j, i]
+        bar[i + 1 :] = nothing
+    lower_times(blas, root, turned, 0, n_points)
