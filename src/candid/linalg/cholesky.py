@@ -17,8 +17,8 @@ GROWTH = 10.0
 LARGEST_JITTER = 1e-1
 # Beyond this it is better to factorise the one matrix in float64 than to blur it further.
 LARGEST_SINGLE_JITTER = 1e-3
-# Columns of so many numbers, or a multiple, lie so far apart that a processor's cache has the same few places for all of
-# them: factors of 512 or 1024 rows take about twice as long as of eight rows more.
+# Columns of so many numbers, or a multiple, lie so far apart that a processor's cache has the same few places for all
+# of them: factors of 512 or 1024 rows take about twice as long as of eight rows more.
 CROWDED, MORE = 256, 8
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
-from functools import cache, partial
+from functools import cache
 from itertools import pairwise
 from threading import Lock, Thread
 from typing import Any, TypeVar
@@ -60,7 +60,7 @@ def share_out(work: Callable[[slice], T], count: int) -> list[T]:
     if size <= 1:
         return [work(slice(0, count))]
     edges = [count * member // size for member in range(size + 1)]
-    first, *others = (partial(copy_context().run, _as_member, work, slice(*pair)) for pair in pairwise(edges))
+    first, *others = (_task(work, slice(*pair)) for pair in pairwise(edges))
     members = _members(size - 1, os.getpid())
     if not members.free.acquire(blocking=False):
         # Somebody else's crew is at work. The runs are the same, and so is what comes out.
@@ -69,6 +69,12 @@ def share_out(work: Callable[[slice], T], count: int) -> list[T]:
         return members.work(first, others)
     finally:
         members.free.release()
+
+
+def _task(work: Callable[[slice], T], run: slice) -> Callable[[], T]:
+    """For a member, who knows what is set around the caller."""
+    context = copy_context()
+    return lambda: context.run(_as_member, work, run)
 
 
 def joined(parts: Sequence[Tensor]) -> Tensor:
@@ -101,7 +107,7 @@ class _Members:
                 member.begin(task)
             outcomes = [_outcome(first), *(member.end() for member in self._members)]
         except BaseException:
-            # Interrupted while somebody was at work, who would hand in late what nobody has asked for: others take over.
+            # Interrupted while somebody was at work, who would hand in late what nobody waits for: others take over.
             _members.cache_clear()
             raise
         for _, error in outcomes:

@@ -3,6 +3,8 @@
 With S = R Rᵀ and a lower-triangular R, whose diagonal may have any sign,
 
     KL(N(m, S) ‖ N(0, I)) = ½(Σ R² + mᵀm − M − Σ log R_mm²),        ∂/∂m = m,        ∂/∂R = R − diag(1/R_mm).
+
+Machine code goes over R once, where torch does so for each of a dozen operations.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from candid.linalg.autograd import first_order
+from candid.linalg.stationary_conditional import machine_code_takes
 
 __all__ = ["divergence_from_standard"]
 
@@ -26,6 +29,10 @@ def divergence_from_standard(
 class _Divergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx, mean: Tensor, root: Tensor) -> Tensor:
+        ctx.by_machine = machine_code_takes(root.detach())
+        if ctx.by_machine:
+            ctx.save_for_backward(mean, root)
+            return _by_machine(mean.detach(), root.detach())
         # Faster than root.tril().
         lower = root.clone().tril_()
         ctx.save_for_backward(mean, lower)
@@ -38,11 +45,30 @@ class _Divergence(torch.autograd.Function):
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
         mean, lower = ctx.saved_tensors
         mean_bar = root_bar = None
+        if ctx.needs_input_grad[1] and ctx.by_machine:
+            root_bar = _gradient_by_machine(lower.detach(), grad)
         grad = grad.unsqueeze(-1)
         if ctx.needs_input_grad[0]:
             mean_bar = grad * mean
-        if ctx.needs_input_grad[1]:
+        if ctx.needs_input_grad[1] and not ctx.by_machine:
             # R − diag(1/R_mm)
             root_bar = grad.unsqueeze(-1) * lower
             root_bar.diagonal(dim1=-2, dim2=-1).sub_(grad / lower.diagonal(dim1=-2, dim2=-1))
         return mean_bar, root_bar
+
+
+def _by_machine(mean: Tensor, root: Tensor) -> Tensor:
+    from candid.linalg.divergence_kernels import divergences
+
+    size, result = mean.shape[-1], mean.new_empty(mean.shape[:-1])
+    divergences(mean.reshape(-1, size).numpy(), root.reshape(-1, size, size).numpy(), result.view(-1).numpy())
+    return result
+
+
+def _gradient_by_machine(root: Tensor, grad: Tensor) -> Tensor:
+    from candid.linalg.divergence_kernels import divergence_gradients
+
+    size, result = root.shape[-1], torch.empty_like(root, memory_format=torch.contiguous_format)
+    flat = (values.reshape(-1, size, size).numpy() for values in (root, result))
+    divergence_gradients(*flat, grad.reshape(-1).contiguous().numpy())
+    return result

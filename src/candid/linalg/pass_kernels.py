@@ -61,8 +61,8 @@ def pull_back_rows(
 ):  # fmt: skip
     """Add what the gradients of the moments mean for G and m̄ (``products``), for points, rows and lengthscales.
 
-    ``turn`` is [P, 0; mᵀW, 0], which is a lower triangle unless S is ``full``. ``apart``, e + s, has no entries where it
-    is zero.
+    ``turn`` is [P, 0; mᵀW, 0], which is a lower triangle unless S is ``full``. ``apart``, e + s, has no entries where
+    it is zero.
     """
     n_points, n_rows = features.shape
     width = _width(n_points, n_rows)
