@@ -31,7 +31,7 @@ from candid.kernels.blocks import HalfGradients
 from candid.kernels.precision import full_precision
 from candid.kernels.stationary import known_lengthscale
 from candid.linalg import first_order
-from candid.linalg.crew import joined, share_out
+from candid.linalg.crew import share_out
 from candid.weights import Delta, Diagonal, Full, Weights
 
 __all__ = ["blocks_pay", "blockwise_moments", "pays"]
@@ -100,9 +100,8 @@ class _Blockwise(torch.autograd.Function):
             for more, own in others:
                 sums.add(more)
                 total.add(own)
-            root_bars = share_out(lambda run: passes.finish(run, sums, slope, total), n_gps)
-        root_bar = None if gps.root is None else unfold(joined(root_bars))  # pyright: ignore[reportArgumentType]
+            root_bar = passes.finish(sums, slope, total)
         return (
             *(None, None, None, *inputs.gradients(total, lengthscale)),
-            *(unfold(sums.mean_bar), root_bar),
+            *(unfold(sums.mean_bar), None if root_bar is None else unfold(root_bar)),
         )

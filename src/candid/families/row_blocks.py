@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from candid.kernels.blocks import Blocks, HalfGradients
-from candid.linalg.crew import share_out
+from candid.linalg.crew import joined, share_out
 from candid.linalg.products import product_of
 from candid.linalg.triangular import (
     add_lower_times,
@@ -109,12 +109,12 @@ class Passes(ABC):
         # A multiple of eight rows leaves nothing over in registers.
         full_size = -(-(size + 1) // 8) * 8
         turned = gps.whitener.new_zeros(n_gps, full_size, full_size)
-        share_out(lambda run: self._turn(run, turned[run]), n_gps)
+        self._turn(turned)
         return Pull(of_mean, of_spread, apart if apart.any() else None, turned)
 
     @abstractmethod
-    def _turn(self, run: slice, turned: Tensor) -> None:
-        """Write [P; mᵀW] with P = 2(S − I)W of some GPs to the first rows and columns."""
+    def _turn(self, turned: Tensor) -> None:
+        """Write [P; mᵀW] with P = 2(S − I)W of all GPs to the first rows and columns."""
 
     @abstractmethod
     def pull_back(
@@ -123,8 +123,8 @@ class Passes(ABC):
         """Add what some rows, of which A and w were ``kept``, contribute to ``sums`` and ``total``."""
 
     @abstractmethod
-    def finish(self, run: slice, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
-        """R̄ of some GPs from their complete sums; what K̄_zz means for points, which have w, is added to ``total``."""
+    def finish(self, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
+        """R̄ of all GPs from their complete sums; what K̄_zz means for points, which have w, is added to ``total``."""
 
 
 class TorchPasses(Passes):
@@ -141,7 +141,10 @@ class TorchPasses(Passes):
             blocks.add_squares(transposed_lower_times(gps.root[gp], features), own[2])
         return features, slope
 
-    def _turn(self, run: slice, turned: Tensor) -> None:
+    def _turn(self, turned: Tensor) -> None:
+        share_out(lambda run: self._turn_some(run, turned[run]), len(turned))
+
+    def _turn_some(self, run: slice, turned: Tensor) -> None:
         gps = self.gps.some(run)
         size = gps.whitener.shape[-1]
         upper = turned[:, :size, :size]
@@ -179,7 +182,11 @@ class TorchPasses(Passes):
             cross_bar[:, some] += transposed_lower_times(self.gps.whitener[gp], others)
         self.blocks.add_gradients(total, gp, rows, cross_bar, slope)
 
-    def finish(self, run: slice, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
+    def finish(self, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
+        bars = share_out(lambda run: self._finish_some(run, sums, slope, total), len(slope))
+        return None if self.gps.root is None else joined(bars)  # pyright: ignore[reportArgumentType]
+
+    def _finish_some(self, run: slice, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
         gps = self.gps.some(run)
         inner, root_bar = _of_products(gps, sums.some(run))
         # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ; that is ½(H + Hᵀ), for which H will do

@@ -7,16 +7,22 @@ this is for members of a crew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from candid.families.row_blocks import GPs, Passes, Pull, Sums, TorchPasses
 from candid.kernels.blocks import Blocks, CompiledBlocks, HalfGradients
 from candid.linalg.blas import blas_takes, routines
+from candid.linalg.crew import crew_size, share_out
 
 __all__ = ["make_passes"]
+
+T = TypeVar("T")
 
 
 def make_passes(gps: GPs, blocks: Blocks) -> Passes:
@@ -43,11 +49,11 @@ class StripPasses(Passes):
         )  # fmt: skip
         return features, slope
 
-    def _turn(self, run: slice, turned: Tensor) -> None:
+    def _turn(self, turned: Tensor) -> None:
         from candid.linalg.point_kernels import write_turn
 
-        for normal, own in zip(self._normals[run], turned.numpy(), strict=True):
-            write_turn(self._routines, *normal, own)
+        arrays = turned.numpy()
+        self._share_out_columns(lambda gp, *own: write_turn(self._routines, *self._normals[gp], arrays[gp], *own))
 
     def pull_back(
         self, pull: Pull, gp: int, rows: slice, kept: tuple[Tensor, Tensor], sums: Sums, total: HalfGradients
@@ -62,20 +68,52 @@ class StripPasses(Passes):
             *(values.numpy() for values in kept), *_of_one(sums, gp), *(part.numpy()[gp] for part in total),
         )  # fmt: skip
 
-    def finish(self, run: slice, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
-        from candid.linalg.point_kernels import finish_points
+    def finish(self, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
+        from candid.linalg.point_kernels import finish_points, turn_products
 
-        gps, blocks, numbers = self.gps, self.blocks, range(len(self._normals))[run]
-        size = gps.mean.shape[-1]
-        shape = (0, 0) if gps.root is None else (size if gps.full else 1, size)
-        root_bars = slope.new_empty(len(numbers), *shape)
-        slopes, points_bar, moment = (values.numpy() for values in (slope, total.points, total.moment))
-        for gp, root_bar in zip(numbers, root_bars.numpy(), strict=True):
+        gps, blocks, slopes = self.gps, self.blocks, slope.numpy()
+        turned = np.empty((len(slope), 0, 0), slopes.dtype)
+        # Anything, where there are no gradients to be written.
+        root_bars = gps.mean.new_empty(gps.mean.shape if gps.root is None else gps.root.shape).numpy()
+        if gps.full:
+            turned = np.empty_like(slopes)
+
+            def turn_some(gp: int, *own: int) -> None:
+                products, _ = _of_one(sums, gp)
+                turn_products(self._routines, self._normals[gp][-1], products, turned[gp], root_bars[gp], *own)
+
+            self._share_out_columns(turn_some)
+
+        def finish_some(gp: int, first: int, count: int, its: HalfGradients) -> None:
+            whitener, mean, deviations, _ = self._normals[gp]
             finish_points(
-                self._routines, *self._normals[gp], *_of_one(sums, gp), slopes[gp],
-                blocks.points[gp], blocks.own_columns[gp], root_bar, points_bar[gp], moment[gp],
+                self._routines, whitener, mean, deviations, turned[gp], *_of_one(sums, gp), slopes[gp],
+                blocks.points[gp], blocks.own_columns[gp], root_bars[gp].reshape(-1),
+                its.points.numpy()[gp], its.moment.numpy()[gp], first, count,
             )  # fmt: skip
-        return None if gps.root is None else root_bars if gps.full else root_bars.squeeze(-2)
+
+        for part in self._share_out_columns(finish_some, total.beside):
+            total.add(part)
+        return None if gps.root is None else torch.from_numpy(root_bars)
+
+    def _share_out_columns(self, work: Callable[..., None], own: Callable[[], T] | None = None) -> list[T]:
+        """``work(gp, first, count)`` for columns that add up to all of each GP; members have as many to do.
+
+        If members have something of their ``own``, ``work`` gets it, too.
+        """
+        size, members = self.gps.mean.shape[-1], max(crew_size(), 1)
+
+        def do_some(run: slice) -> T | None:
+            its = () if own is None else (own(),)
+            for gp in range(run.start // members, -(-run.stop // members)):
+                first, stop = (
+                    size * (min(max(at, gp * members), (gp + 1) * members) - gp * members) // members
+                    for at in (run.start, run.stop)
+                )
+                work(gp, first, stop - first, *its)
+            return its[0] if its else None
+
+        return share_out(do_some, len(self.gps.mean) * members)  # pyright: ignore[reportReturnType]
 
     @cached_property
     def _routines(self) -> tuple[int, ...]:

@@ -46,28 +46,32 @@ def _call(typing_context, address, arguments):
 
 @compiled
 @no_type_check
-def lower_times(blas, lower, x, first, count):
-    """X ← L X for ``count`` columns of X from ``first`` on; what is above the diagonal of L is not read."""
-    _multiply(blas, lower, x, first, count, N)
+def lower_times(blas, lower, x, first, count, top):
+    """X ← L X for ``count`` columns of X from ``first`` on, which are zero above row ``top``.
+
+    What is above the diagonal of L is not read.
+    """
+    _multiply(blas, lower, x, first, count, top, N)
 
 
 @compiled
 @no_type_check
 def transposed_lower_times(blas, lower, x, first, count):
     """X ← Lᵀ X for these columns."""
-    _multiply(blas, lower, x, first, count, T)
+    _multiply(blas, lower, x, first, count, 0, T)
 
 
 @compiled
 @no_type_check
-def _multiply(blas, lower, x, first, count, how):
+def _multiply(blas, lower, x, first, count, top, how):
     # Xᵀ ← Xᵀ Lᵀ, where Lᵀ is what is stored
-    sizes = np.array((count, lower.shape[0], lower.shape[1], x.shape[1]), np.int32)
-    one, letter, size = np.ones(1, x.dtype), LETTERS.ctypes.data, sizes.ctypes.data
+    sizes = np.array((count, lower.shape[0] - top, lower.shape[1], x.shape[1]), np.int32)
+    one, letter, size, item = np.ones(1, x.dtype), LETTERS.ctypes.data, sizes.ctypes.data, x.itemsize
     _call(
         blas[TRMM],
         (letter + R, letter + U, letter + how, letter + N, size, size + 4, one.ctypes.data,
-         lower.ctypes.data, size + 8, x.ctypes.data + first * x.itemsize, size + 12),
+         lower.ctypes.data + top * (lower.shape[1] + 1) * item, size + 8,
+         x.ctypes.data + (top * x.shape[1] + first) * item, size + 12),
     )  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def evaluate_rows(blas, profile, points, rows, first, whitener, mean, deviations
         count = min(width, n_rows - at)
         means, squares, spreads = moments[0, at : at + count], moments[1, at : at + count], moments[2, at : at + count]
         write_covariances(profile, points, rows, first + at, features, slope, at, count)
-        lower_times(blas, whitener, features, at, count)
+        lower_times(blas, whitener, features, at, count, 0)
         add_moments(features, at, count, mean, variances, means, squares, spreads)
         if root.shape[0] > 0:
             # T = RᵀA

@@ -12,9 +12,9 @@ import numpy as np
 
 from candid.linalg.block_kernels import add_gradients, write_covariances
 from candid.linalg.machine_blas import factorise, invert, lower_times, transposed_lower_times
-from candid.linalg.machine_code import compiled, kept_on_disk
+from candid.linalg.machine_code import kept_on_disk
 
-__all__ = ["factorise_points", "finish_points", "scale_inputs", "write_turn"]
+__all__ = ["factorise_points", "finish_points", "scale_inputs", "turn_products", "write_turn"]
 
 
 @kept_on_disk
@@ -60,85 +60,86 @@ def factorise_points(blas, profile, points, columns, jitter, slope, inverse):
 
 @kept_on_disk
 @no_type_check
-def write_turn(blas, whitener, mean, deviations, root, turn):
-    """Write [P; mᵀW] with P = 2(S − I)W to the first rows and columns of ``turn``, which is zero elsewhere."""
-    n_points, two = whitener.shape[0], whitener.dtype.type(2)
-    if root.shape[0] > 0:
-        turn[:n_points, :n_points] = whitener
-        transposed_lower_times(blas, root, turn, 0, n_points)
-        lower_times(blas, root, turn, 0, n_points)
-    last = turn[n_points]
+def write_turn(blas, whitener, mean, deviations, root, turn, first, count):
+    """Write some columns of [P; mᵀW] with P = 2(S − I)W to ``turn``, which is zero elsewhere."""
+    n_points, stop, two = whitener.shape[0], first + count, whitener.dtype.type(2)
+    full, last = root.shape[0] > 0, turn[whitener.shape[0]]
+    if full:
+        turn[:n_points, first:stop] = whitener[:, first:stop]
+        transposed_lower_times(blas, root, turn, first, count)
+        lower_times(blas, root, turn, first, count, 0)
     for i in range(n_points):
         own, row, m = turn[i], whitener[i], mean[i]
         shrunk = two * deviations[i] * deviations[i] if deviations.shape[0] > 0 else two * 0
-        for j in range(i + 1):
+        for j in range(first, min(stop, i + 1)):
+            own[j] = two * (own[j] - row[j]) if full else (shrunk - two) * row[j]
             last[j] += m * row[j]
-        if root.shape[0] > 0:
-            for j in range(n_points):
-                own[j] = two * own[j]
-            for j in range(i + 1):
-                own[j] -= two * row[j]
-        else:
-            for j in range(i + 1):
-                own[j] = (shrunk - two) * row[j]
+        if full:
+            for j in range(max(first, i + 1), stop):
+                own[j] *= two
+
+
+@kept_on_disk
+@no_type_check
+def turn_products(blas, root, products, turned, root_bar, first, count):
+    """Some columns of SG, written to ``turned``, and as many rows of R̄ = 2GR, for a full S.
+
+    G, the first rows of ``products``, is complete on and below the diagonal only.
+    """
+    n_points, stop, two = root.shape[0], first + count, root.dtype.type(2)
+    for i in range(n_points):
+        own, row = turned[i], products[i]
+        for j in range(first, min(stop, i + 1)):
+            own[j] = row[j]
+        for j in range(max(first, i + 1), stop):
+            own[j] = products[j, i]
+    # RᵀG
+    transposed_lower_times(blas, root, turned, first, count)
+    for i in range(first, stop):
+        bar = root_bar[i]
+        for j in range(i + 1):
+            bar[j] = two * turned[j, i]
+        bar[i + 1 :] = bar.dtype.type(0)
+    lower_times(blas, root, turned, first, count, 0)
 
 
 @kept_on_disk
 @no_type_check
 def finish_points(
-    blas, whitener, mean, deviations, root, products, products_apart, slope, points, columns,
-    root_bar, points_bar, moment,
+    blas, whitener, mean, deviations, turned, products, products_apart, slope, points, columns,
+    root_bar, points_bar, moment, first, count,
 ):  # fmt: skip
-    """Write R̄, from G and m̄ in ``products``, and add what K̄_zz means for points and lengthscales.
+    """Add what some columns of K̄_zz, as G and m̄ in ``products`` make it, mean for points and lengthscales.
 
-    ``products`` are complete on and below the diagonal only. For a diagonal S, R̄ are the gradients of deviations,
-    (1, M). ``columns`` are the points once more, as columns.
+    ``turned`` is SG of a full S, and has no entries otherwise. For a diagonal one the gradients of deviations are
+    written to ``root_bar``. ``columns`` are the points once more, as columns.
     """
-    n_points, dtype = whitener.shape[0], whitener.dtype
-    full, diagonal, two = root.shape[0] > 0, deviations.shape[0] > 0, dtype.type(2)
-    inner, mean_bar = np.zeros((n_points, n_points), dtype), products[n_points]
-    if full:
-        _turn_products(blas, root, products, root_bar, inner)
+    n_points, stop, dtype = whitener.shape[0], first + count, whitener.dtype
+    full, diagonal, two = turned.shape[0] > 0, deviations.shape[0] > 0, dtype.type(2)
+    mean_bar, inner = products[n_points], np.zeros((n_points, n_points), dtype)
     # Φ has the lower triangle of −ĀAᵀ = 2(I − S)G − 2A diag(e + s)Aᵀ − m m̄ᵀ and half of its diagonal
-    for i in range(n_points):
+    for i in range(first, n_points):
         own, row, m = inner[i], products[i], mean[i]
         shrunk = deviations[i] * deviations[i] if diagonal else dtype.type(0)
-        for j in range(i + 1):
-            own[j] = two * (row[j] - (own[j] if full else shrunk * row[j])) - m * mean_bar[j]
+        for j in range(first, i + 1):
+            own[j] = two * (row[j] - (turned[i, j] if full else shrunk * row[j])) - m * mean_bar[j]
         if products_apart.shape[0] > 0:
             more = products_apart[i]
-            for j in range(i + 1):
+            for j in range(first, i + 1):
                 own[j] -= more[j]
         own[i] *= dtype.type(0.5)
-        if diagonal:
-            root_bar[0, i] = two * deviations[i] * row[i]
+        if diagonal and i < stop:
+            root_bar[i] = two * deviations[i] * row[i]
     # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ; that is ½(H + Hᵀ), for which H = WᵀΦW will do
-    gram_bar = whitener.copy()
-    lower_times(blas, inner, gram_bar, 0, n_points)
-    transposed_lower_times(blas, whitener, gram_bar, 0, n_points)
-    for i in range(n_points):
+    gram_bar = np.zeros((n_points, count), dtype)
+    gram_bar[first:] = whitener[first:, first:stop]
+    lower_times(blas, inner, gram_bar, 0, count, first)
+    transposed_lower_times(blas, whitener, gram_bar, 0, count)
+    for j in range(count):
         # A point has no distance to itself; left in, its terms would cancel only up to rounding.
-        gram_bar[i, i] = dtype.type(0)
+        gram_bar[first + j, j] = dtype.type(0)
     as_columns = np.empty_like(columns)
-    add_gradients(gram_bar, slope, 0, n_points, points, columns, 0, points_bar, as_columns, moment)
-    for i in range(n_points):
+    add_gradients(gram_bar, slope, first, count, points, columns, first, points_bar, as_columns, moment)
+    for i in range(first, stop):
         for d in range(points.shape[1]):
             points_bar[i, d] += as_columns[d, i]
-
-
-@compiled
-@no_type_check
-def _turn_products(blas, root, products, root_bar, turned):
-    """R̄ = 2GR, of which only the lower triangle is not zero, and SG on and below the diagonal."""
-    n_points, nothing = root.shape[0], root.dtype.type(0)
-    for i in range(n_points):
-        for j in range(i + 1):
-            turned[i, j] = turned[j, i] = products[i, j]
-    # RᵀG
-    transposed_lower_times(blas, root, turned, 0, n_points)
-    for i in range(n_points):
-        bar = root_bar[i]
-        for j in range(i + 1):
-            bar[j] = 2 * turned[j, i]
-        bar[i + 1 :] = nothing
-    lower_times(blas, root, turned, 0, n_points)
