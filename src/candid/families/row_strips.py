@@ -99,9 +99,10 @@ class StripPasses(Passes):
     def _share_out_columns(self, work: Callable[..., None], own: Callable[[], T] | None = None) -> list[T]:
         """``work(gp, first, count)`` for columns that add up to all of each GP; members have as many to do.
 
-        If members have something of their ``own``, ``work`` gets it, too.
+        If members have something of their ``own``, ``work`` gets it, too. The columns of a single GP are so few that
+        sharing them out would take as long.
         """
-        size, members = self.gps.mean.shape[-1], max(crew_size(), 1)
+        size, members = self.gps.mean.shape[-1], crew_size() if len(self.gps.mean) > 1 else 1
 
         def do_some(run: slice) -> T | None:
             its = () if own is None else (own(),)
