@@ -11,6 +11,7 @@ import torch
 
 from candid.engines import Rows, closed_form, match_noise, solve_weights
 from candid.families import Decoupled, basis, block_inputs
+from candid.kernels import blocks
 from candid.linalg import cholesky
 from candid.priors import LogNormal, attach
 from small_models import decoupled_problem, orthogonal_problem, random_rows, sparse_problem
@@ -215,7 +216,7 @@ def test_coefficients_are_for_the_jitter_that_many_rows_need(monkeypatch):
     """Blocks of rows have Gram matrices that are rounded in their own way."""
     monkeypatch.setattr(block_inputs, "LEAST", 8)
     monkeypatch.setattr(
-        block_inputs, "cholesky", lambda matrix, jitter, scale: cholesky(matrix, jitter.clamp_min(1e-2), scale)
+        blocks, "cholesky", lambda matrix, jitter, scale: cholesky(matrix, jitter.clamp_min(1e-2), scale)
     )
     rows = random_rows(40)
     one, other = (sparse_problem(rows, "full", "elbo", n_points=5) for _ in range(2))
