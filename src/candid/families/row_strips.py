@@ -17,7 +17,7 @@ from torch import Tensor
 
 from candid.families.row_blocks import GPs, Passes, Pull, Sums, TorchPasses
 from candid.kernels.blocks import Blocks, CompiledBlocks, HalfGradients
-from candid.linalg.blas import blas_takes, routines
+from candid.linalg.blas import blas_takes
 from candid.linalg.crew import crew_size, share_out
 
 __all__ = ["make_passes"]
@@ -44,7 +44,7 @@ class StripPasses(Passes):
         # Each by itself: one may be needed longer than the other.
         features, slope = (moments.new_empty(blocks.a.shape[-2], rows.stop - rows.start) for _ in range(2))
         evaluate_rows(
-            self._routines, blocks.number, blocks.points[gp], blocks.row_columns[gp], rows.start,
+            blocks.number, blocks.points[gp], blocks.row_columns[gp], rows.start,
             *self._normals[gp], features.numpy(), slope.numpy(), moments.numpy()[:, gp, rows],
         )  # fmt: skip
         return features, slope
@@ -53,7 +53,7 @@ class StripPasses(Passes):
         from candid.linalg.point_kernels import write_turn
 
         arrays = turned.numpy()
-        self._share_out_columns(lambda gp, *own: write_turn(self._routines, *self._normals[gp], arrays[gp], *own))
+        self._share_out_columns(lambda gp, *own: write_turn(*self._normals[gp], arrays[gp], *own))
 
     def pull_back(
         self, pull: Pull, gp: int, rows: slice, kept: tuple[Tensor, Tensor], sums: Sums, total: HalfGradients
@@ -63,7 +63,7 @@ class StripPasses(Passes):
         of_mean, of_spread = (values.numpy()[gp, rows] for values in (pull.of_mean, pull.of_spread))
         apart = of_mean[:0] if pull.apart is None else pull.apart.numpy()[gp, rows]
         pull_back_rows(
-            self._routines, self.blocks.points[gp], self.blocks.row_columns[gp], rows.start,
+            self.blocks.points[gp], self.blocks.row_columns[gp], rows.start,
             self._normals[gp][0], pull.turned.numpy()[gp], self.gps.full, of_mean, of_spread, apart,
             *(values.numpy() for values in kept), *_of_one(sums, gp), *(part.numpy()[gp] for part in total),
         )  # fmt: skip
@@ -80,14 +80,14 @@ class StripPasses(Passes):
 
             def turn_some(gp: int, *own: int) -> None:
                 products, _ = _of_one(sums, gp)
-                turn_products(self._routines, self._normals[gp][-1], products, turned[gp], root_bars[gp], *own)
+                turn_products(self._normals[gp][-1], products, turned[gp], root_bars[gp], *own)
 
             self._share_out_columns(turn_some)
 
         def finish_some(gp: int, first: int, count: int, its: HalfGradients) -> None:
             whitener, mean, deviations, _ = self._normals[gp]
             finish_points(
-                self._routines, whitener, mean, deviations, turned[gp], *_of_one(sums, gp), slopes[gp],
+                whitener, mean, deviations, turned[gp], *_of_one(sums, gp), slopes[gp],
                 blocks.points[gp], blocks.own_columns[gp], root_bars[gp].reshape(-1),
                 its.points.numpy()[gp], its.moment.numpy()[gp], first, count,
             )  # fmt: skip
@@ -115,10 +115,6 @@ class StripPasses(Passes):
             return its[0] if its else None
 
         return share_out(do_some, len(self.gps.mean) * members)  # pyright: ignore[reportReturnType]
-
-    @cached_property
-    def _routines(self) -> tuple[int, ...]:
-        return routines(self.gps.mean.dtype)
 
     @cached_property
     def _normals(self) -> list[tuple[np.ndarray, ...]]:

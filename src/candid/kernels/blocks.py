@@ -27,7 +27,7 @@ from candid.kernels.gram import (
 )
 from candid.kernels.profiles import Profile
 from candid.linalg import cholesky, machine_code_takes
-from candid.linalg.blas import blas_takes, routines
+from candid.linalg.blas import blas_takes, factorisation
 from candid.linalg.triangular import inverse_of
 
 __all__ = ["Blocks", "CompiledBlocks", "HalfGradients", "TorchBlocks", "make_blocks", "scaled_blocks"]
@@ -159,10 +159,10 @@ class CompiledBlocks(Blocks):
             return super().factorise(gps, jitter)
         from candid.linalg.point_kernels import factorise_points
 
-        address = routines(self.a.dtype)
+        routine = factorisation(self.a.dtype)
         for place, (gp, level) in enumerate(zip(range(len(self.a))[gps], jitter.numpy(), strict=True)):
             own = slope.numpy()[place], inverse.numpy()[place]
-            if not factorise_points(address, self.number, self.points[gp], self.own_columns[gp], level, *own):
+            if not factorise_points(routine, self.number, self.points[gp], self.own_columns[gp], level, *own):
                 # It needs more jitter, or something is wrong: that is found out where it is done with care.
                 return super().factorise(gps, jitter)
         return inverse, jitter, slope

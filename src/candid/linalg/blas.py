@@ -21,7 +21,7 @@ from candid.linalg.crew import crew_size
 from candid.linalg.plain import is_plain
 from candid.linalg.products import onednn_takes
 
-__all__ = ["blas_takes", "multiply_by_lower", "routines"]
+__all__ = ["blas_takes", "factorisation", "multiply_by_lower"]
 
 # Multiplications of full matrices beyond which oneDNN, where it has wider instructions, is faster with parts of them.
 MOST_WORK = 2**25
@@ -49,9 +49,10 @@ def multiply_by_lower(lower: Tensor, x: Tensor, transposed: bool = False) -> Non
 
 
 @cache
-def routines(dtype: torch.dtype) -> tuple[int, ...]:
-    """Addresses for machine code: of products with triangles, of other products, and of Cholesky factors."""
-    return tuple(_found(name, dtype)[0] for name in ("trmm", "gemm", "potrf"))
+def factorisation(dtype: torch.dtype) -> int:
+    """The address, for machine code, of the routine that finds Cholesky factors."""
+    address, _ = _found("potrf", dtype)
+    return address
 
 
 @cache

@@ -17,6 +17,7 @@ from candid.linalg.row_kernels import covariances, squared_distances
 __all__ = [
     "add_gradients",
     "add_moments",
+    "add_products",
     "add_squares",
     "block_covariances",
     "block_gradients",
@@ -76,6 +77,17 @@ def add_squares(x, at, count, squares):
                 part[j] += row[j] * row[j]
         for j in range(count):
             squares[j] += part[j]
+
+
+@compiled_sums
+@no_type_check
+def add_products(x, at, factors, sums):
+    """Add Σ_j x_ij h_j for every row i, where the sum is over some columns from ``at`` on."""
+    for i in range(x.shape[0]):
+        row, total = x[i, at : at + factors.shape[0]], x.dtype.type(0)
+        for j in range(factors.shape[0]):
+            total += row[j] * factors[j]
+        sums[i] += total
 
 
 @compiled_sums

@@ -22,7 +22,10 @@ SUMS: dict[str, Any] = OPTIONS | {"fastmath": {"contract", "nsz", "reassoc"}}
 INLINED: Any = OPTIONS | {"forceinline": True}
 
 # Files whose functions become part of others' machine code.
-SHARED = ("machine_code.py", "row_kernels.py", "block_kernels.py", "machine_blas.py")
+SHARED = tuple(
+    f"{name}.py"
+    for name in ("machine_code", "row_kernels", "block_kernels", "machine_tiles", "machine_products", "machine_factors")
+)
 
 inlined = njit(**INLINED)
 compiled, compiled_sums = njit(**OPTIONS), njit(**SUMS)

@@ -1,7 +1,6 @@
 """Machine code for the inducing points of one GP: what is needed before and after :mod:`candid.linalg.pass_kernels`.
 
-Names are those of :mod:`candid.families.row_blocks`, points and rows those of :mod:`candid.linalg.block_kernels`;
-``blas`` are addresses of routines.
+Names are those of :mod:`candid.families.row_blocks`, points and rows those of :mod:`candid.linalg.block_kernels`.
 """
 
 from __future__ import annotations
@@ -11,8 +10,9 @@ from typing import no_type_check
 import numpy as np
 
 from candid.linalg.block_kernels import add_gradients, write_covariances
-from candid.linalg.machine_blas import factorise, invert, lower_times, transposed_lower_times
 from candid.linalg.machine_code import kept_on_disk
+from candid.linalg.machine_factors import factorise, invert
+from candid.linalg.machine_products import multiply, pack_lower, pack_lower_transposed
 
 __all__ = ["factorise_points", "finish_points", "scale_inputs", "turn_products", "write_turn"]
 
@@ -45,29 +45,34 @@ def scale_inputs(points, rows, rate, scaled, columns, row_columns):
 
 @kept_on_disk
 @no_type_check
-def factorise_points(blas, profile, points, columns, jitter, slope, inverse):
-    """Write w of the points among each other and L⁻¹, where L Lᵀ = k(Z, Z) + jitter·I; whether there is such an L."""
+def factorise_points(routine, profile, points, columns, jitter, slope, inverse):
+    """Write w of the points among each other and L⁻¹, where L Lᵀ = k(Z, Z) + jitter·I; whether there is such an L.
+
+    ``routine`` is the address of the one that factorises.
+    """
     n_points = points.shape[0]
     lower = np.empty_like(slope)
     write_covariances(profile, points, columns, 0, lower, slope, 0, n_points)
     for i in range(n_points):
         lower[i, i] += jitter
-    if not factorise(blas, lower):
+    if not factorise(routine, lower):
         return False
-    invert(blas, lower, inverse)
+    invert(lower, inverse)
     return True
 
 
 @kept_on_disk
 @no_type_check
-def write_turn(blas, whitener, mean, deviations, root, turn, first, count):
+def write_turn(whitener, mean, deviations, root, turn, first, count):
     """Write some columns of [P; mᵀW] with P = 2(S − I)W to ``turn``, which is zero elsewhere."""
     n_points, stop, two = whitener.shape[0], first + count, whitener.dtype.type(2)
     full, last = root.shape[0] > 0, turn[whitener.shape[0]]
     if full:
-        turn[:n_points, first:stop] = whitener[:, first:stop]
-        transposed_lower_times(blas, root, turn, first, count)
-        lower_times(blas, root, turn, first, count, 0)
+        for i in range(n_points):
+            for j in range(first, stop):
+                turn[i, j] = whitener[i, j]
+        multiply(pack_lower_transposed(root), turn, first, count, turn, first)
+        multiply(pack_lower(root), turn, first, count, turn, first)
     for i in range(n_points):
         own, row, m = turn[i], whitener[i], mean[i]
         shrunk = two * deviations[i] * deviations[i] if deviations.shape[0] > 0 else two * 0
@@ -81,7 +86,7 @@ def write_turn(blas, whitener, mean, deviations, root, turn, first, count):
 
 @kept_on_disk
 @no_type_check
-def turn_products(blas, root, products, turned, root_bar, first, count):
+def turn_products(root, products, turned, root_bar, first, count):
     """Some columns of SG, written to ``turned``, and as many rows of R̄ = 2GR, for a full S.
 
     G, the first rows of ``products``, is complete on and below the diagonal only.
@@ -94,19 +99,19 @@ def turn_products(blas, root, products, turned, root_bar, first, count):
         for j in range(max(first, i + 1), stop):
             own[j] = products[j, i]
     # RᵀG
-    transposed_lower_times(blas, root, turned, first, count)
+    multiply(pack_lower_transposed(root), turned, first, count, turned, first)
     for i in range(first, stop):
         bar = root_bar[i]
         for j in range(i + 1):
             bar[j] = two * turned[j, i]
         bar[i + 1 :] = bar.dtype.type(0)
-    lower_times(blas, root, turned, first, count, 0)
+    multiply(pack_lower(root), turned, first, count, turned, first)
 
 
 @kept_on_disk
 @no_type_check
 def finish_points(
-    blas, whitener, mean, deviations, turned, products, products_apart, slope, points, columns,
+    whitener, mean, deviations, turned, products, products_apart, slope, points, columns,
     root_bar, points_bar, moment, first, count,
 ):  # fmt: skip
     """Add what some columns of K̄_zz, as G and m̄ in ``products`` make it, mean for points and lengthscales.
@@ -132,9 +137,8 @@ def finish_points(
             root_bar[i] = two * deviations[i] * row[i]
     # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ; that is ½(H + Hᵀ), for which H = WᵀΦW will do
     gram_bar = np.zeros((n_points, count), dtype)
-    gram_bar[first:] = whitener[first:, first:stop]
-    lower_times(blas, inner, gram_bar, 0, count, first)
-    transposed_lower_times(blas, whitener, gram_bar, 0, count)
+    multiply(pack_lower(inner[first:, first:]), whitener[first:], first, count, gram_bar[first:], 0)
+    multiply(pack_lower_transposed(whitener), gram_bar, 0, count, gram_bar, 0)
     for j in range(count):
         # A point has no distance to itself; left in, its terms would cancel only up to rounding.
         gram_bar[first + j, j] = dtype.type(0)

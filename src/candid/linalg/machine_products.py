@@ -1,0 +1,170 @@
+"""Products of matrices inside machine code.
+
+They are made tile by tile (:mod:`candid.linalg.machine_tiles`). What tiles read is stored anew, one number after the
+other: a left factor by :func:`pack_lower` and its like, once for many products, and of the right one each panel, which
+has as many columns as a tile. Zeros of triangles are left out.
+"""
+
+from __future__ import annotations
+
+from typing import no_type_check
+
+import numpy as np
+
+from candid.linalg.machine_code import compiled
+from candid.linalg.machine_tiles import SHAPE, add_tile, transpose
+
+__all__ = ["add_lower_half", "multiply", "pack", "pack_lower", "pack_lower_transposed", "pack_transposed", "panel_width"]
+
+BYTES, ROWS, VECTORS = SHAPE
+
+
+@compiled
+@no_type_check
+def panel_width(item):
+    """How many columns a tile has, of numbers of so many bytes."""
+    return VECTORS * (BYTES // item)
+
+
+@compiled
+@no_type_check
+def _empty_pack(n_rows, depth, dtype):
+    """Room for tiles, and for the first place of the sum and the last that each of them needs."""
+    n_tiles = -(-n_rows // ROWS)
+    return np.empty((n_tiles, depth * ROWS), dtype), np.empty((n_tiles, 2), np.int64)
+
+
+@compiled
+@no_type_check
+def pack(matrix):
+    """A matrix as a left factor."""
+    (n_rows, depth), nothing = matrix.shape, matrix.dtype.type(0)
+    tiles, reach = _empty_pack(n_rows, depth, matrix.dtype)
+    for tile in range(tiles.shape[0]):
+        own, start = tiles[tile], tile * ROWS
+        reach[tile, 0], reach[tile, 1] = 0, depth
+        for row in range(ROWS):
+            for k in range(depth):
+                own[k * ROWS + row] = matrix[start + row, k] if start + row < n_rows else nothing
+    return tiles, reach, n_rows
+
+
+@compiled
+@no_type_check
+def pack_lower(lower):
+    """A lower triangle L as a left factor; what is above its diagonal is not read."""
+    n, nothing = lower.shape[0], lower.dtype.type(0)
+    tiles, reach = _empty_pack(n, n, lower.dtype)
+    for tile in range(tiles.shape[0]):
+        own, start = tiles[tile], tile * ROWS
+        stop = min(start + ROWS, n)
+        reach[tile, 0], reach[tile, 1] = 0, stop
+        for row in range(ROWS):
+            i = start + row
+            length = i + 1 if i < n else 0
+            for k in range(length):
+                own[k * ROWS + row] = lower[i, k]
+            for k in range(length, stop):
+                own[k * ROWS + row] = nothing
+    return tiles, reach, n
+
+
+@compiled
+@no_type_check
+def pack_lower_transposed(lower):
+    """Lᵀ as a left factor; what is above the diagonal of L is not read."""
+    n, nothing = lower.shape[0], lower.dtype.type(0)
+    tiles, reach = _empty_pack(n, n, lower.dtype)
+    for tile in range(tiles.shape[0]):
+        own, start = tiles[tile], tile * ROWS
+        reach[tile, 0], reach[tile, 1] = start, n
+        for k in range(start, n):
+            row, at, full = lower[k], (k - start) * ROWS, min(k - start + 1, ROWS)
+            for i in range(full):
+                own[at + i] = row[start + i]
+            for i in range(full, ROWS):
+                own[at + i] = nothing
+    return tiles, reach, n
+
+
+@compiled
+@no_type_check
+def pack_transposed(matrix, n):
+    """The transpose of the first n rows and columns of a matrix as a left factor."""
+    nothing = matrix.dtype.type(0)
+    tiles, reach = _empty_pack(n, n, matrix.dtype)
+    for tile in range(tiles.shape[0]):
+        own, start = tiles[tile], tile * ROWS
+        reach[tile, 0], reach[tile, 1] = 0, n
+        full = min(n - start, ROWS)
+        for k in range(n):
+            row, at = matrix[k], k * ROWS
+            for i in range(full):
+                own[at + i] = row[start + i]
+            for i in range(full, ROWS):
+                own[at + i] = nothing
+    return tiles, reach, n
+
+
+@compiled
+@no_type_check
+def multiply(factor, x, first, count, out, at):
+    """Write products of a left factor with ``count`` columns of X, from ``first`` on, to columns of ``out`` from ``at``.
+
+    These may be the columns of X themselves. Further rows of X and ``out`` are left alone.
+    """
+    (tiles, reach, n_rows), depth = factor, factor[1][-1, 1]
+    like, width, item, step = x.dtype.type(0), panel_width(x.itemsize), x.itemsize, out.strides[0] // x.itemsize
+    panel = np.empty(depth * width, x.dtype)
+    for start in range(0, count, width):
+        columns = min(width, count - start)
+        for k in range(depth):
+            row, own = x[k, first + start : first + start + columns], panel[k * width : k * width + columns]
+            for j in range(columns):
+                own[j] = row[j]
+            panel[k * width + columns : (k + 1) * width] = like
+        for tile in range(tiles.shape[0]):
+            begin, i = reach[tile, 0], tile * ROWS
+            add_tile(
+                like, tiles[tile].ctypes.data, panel.ctypes.data + begin * width * item, reach[tile, 1] - begin,
+                out.ctypes.data + i * out.strides[0] + (at + start) * item, step, n_rows - i, columns, False,
+            )  # fmt: skip
+
+
+@compiled
+@no_type_check
+def _panels_of_transpose(x, first, count):
+    """Xᵀ as a right factor, for ``count`` columns of X from ``first`` on; zeros fill up the last panel."""
+    n, item, like, width = x.shape[0], x.itemsize, x.dtype.type(0), panel_width(x.itemsize)
+    length = BYTES // item
+    panels = np.empty((-(-n // width), count * width), x.dtype)
+    for panel in range(panels.shape[0]):
+        for i in range(0, width, length):
+            row = panel * width + i
+            for j in range(0, count, length):
+                transpose(
+                    like, x.ctypes.data + row * x.strides[0] + (first + j) * item, x.strides[0] // item,
+                    panels[panel].ctypes.data + (j * width + i) * item, width, n - row, count - j,
+                )  # fmt: skip
+    return panels
+
+
+@compiled
+@no_type_check
+def add_lower_half(total, x, scale, first, count):
+    """Add X diag(s) Xᵀ to ``total`` on and below the diagonal; what is above it has no meaning afterwards.
+
+    The product is over ``count`` columns of X from ``first`` on, and as many entries of s from the beginning.
+    """
+    n, item, like, width = x.shape[0], x.itemsize, x.dtype.type(0), panel_width(x.itemsize)
+    panels, left = _panels_of_transpose(x, first, count), np.empty(count * ROWS, x.dtype)
+    for i in range(0, n, ROWS):
+        own, offset, stop = panels[i // width], i % width, min(i + ROWS, n)
+        for c in range(count):
+            for row in range(ROWS):
+                left[c * ROWS + row] = scale[c] * own[c * width + offset + row]
+        for j in range(0, stop, width):
+            add_tile(
+                like, left.ctypes.data, panels[j // width].ctypes.data, count,
+                total.ctypes.data + i * total.strides[0] + j * item, total.strides[0] // item, n - i, stop - j, True,
+            )  # fmt: skip

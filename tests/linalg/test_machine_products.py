@@ -1,0 +1,117 @@
+"""Products inside machine code, for every kind of processor."""
+
+from __future__ import annotations
+
+from importlib.util import module_from_spec, spec_from_file_location
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba")
+
+from llvmlite import binding
+from numba import njit
+
+from candid.linalg import machine_products, machine_tiles
+
+PROCESSORS = {
+    "AVX-512": {"avx512f": True, "avx2": True},
+    "AVX2": {"avx512f": False, "avx2": True},
+    "NEON": {"neon": True},
+    "any": {},
+}
+# Less than a tile, tiles with edges, and several panels.
+SHAPES = [(1, 1), (3, 5), (19, 53), (52, 131)]
+
+
+@pytest.fixture(scope="module", params=PROCESSORS)
+def room(request):
+    """The module as such a processor loads it: what is compiled here emulates instructions that are not there."""
+    if request.param == "AVX-512" and not binding.get_host_cpu_features().get("avx512f"):
+        pytest.skip("sums in so many registers would take minutes to compile")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(binding, "get_host_cpu_features", lambda: PROCESSORS[request.param])
+        patch.setattr(machine_tiles, "SHAPE", machine_tiles._best_shape())
+        for make in (machine_tiles.make_add_tile, machine_tiles.make_transpose):
+            patch.setattr(machine_tiles, make.__name__.removeprefix("make_"), make(machine_tiles.SHAPE))
+        spec = spec_from_file_location("products_elsewhere", machine_products.__file__)
+        room = module_from_spec(spec)
+        spec.loader.exec_module(room)
+    return room
+
+
+def matrices():
+    """Square matrices, and columns for each, in both precisions."""
+    rng = np.random.default_rng(0)
+    for n, columns in SHAPES:
+        a, x = rng.normal(size=(n, n)), rng.normal(size=(n, columns))
+        yield from ((a, x), (a.astype(np.float32), x.astype(np.float32)))
+
+
+def close(found, expected):
+    tolerance = 1e-12 if found.dtype == np.float64 else 1e-5
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * len(found))
+
+
+def test_tiles_fill_the_registers(room):
+    """Panels hold whole tiles in both precisions, so that a tile of one factor is part of a panel of the other."""
+    n_bytes, rows, vectors = room.SHAPE
+    assert all(vectors * n_bytes // item % rows == 0 for item in (4, 8))
+    assert rows * vectors + vectors + 1 <= (32 if n_bytes == 64 or rows * vectors > 12 else 16)
+
+
+@pytest.mark.parametrize("name", ["pack", "pack_lower", "pack_lower_transposed", "pack_transposed"])
+def test_products_with_a_left_factor(room, name):
+    """What is above the diagonal of a triangle is not read, and what is beside the columns not written."""
+    dense = {
+        "pack": lambda a: a,
+        "pack_lower": np.tril,
+        "pack_lower_transposed": lambda a: np.tril(a).T,
+        "pack_transposed": lambda a: a.T,
+    }[name]
+    packed = getattr(room, name)
+
+    @njit
+    def multiply(a, x, first, out, at):
+        factor = packed(a, a.shape[0]) if name == "pack_transposed" else packed(a)
+        room.multiply(factor, x, first, x.shape[1] - first, out, at)
+
+    for a, x in matrices():
+        given = np.where(np.tril(np.ones_like(a)) > 0, a, np.nan).astype(a.dtype) if "lower" in name else a
+        expected, out = dense(a) @ x, np.full((len(a) + 1, x.shape[1] + 3), 7.0, a.dtype)
+        multiply(given, x, 0, out, 2)
+        close(out[:-1, 2:-1], expected)
+        assert (out[-1] == 7).all()
+        assert (out[:, [0, 1, -1]] == 7).all()
+        # In the same place, but for the first column.
+        own = x.copy()
+        multiply(given, own, 1, own, 1)
+        close(own, np.hstack([x[:, :1], expected[:, 1:]]))
+
+
+def test_a_left_factor_with_more_columns_than_rows(room):
+    @njit
+    def multiply(a, x, out):
+        room.multiply(room.pack(a), x, 0, x.shape[1], out, 0)
+
+    rng = np.random.default_rng(1)
+    a, x, out = rng.normal(size=(5, 23)), rng.normal(size=(23, 30)), np.full((7, 30), 7.0)
+    multiply(a, x, out)
+    close(out[:5], a @ x)
+    assert (out[5:] == 7).all()
+
+
+def test_weighted_squares(room):
+    @njit
+    def add(total, x, scale, first, count):
+        room.add_lower_half(total, x, scale, first, count)
+
+    for a, x in matrices():
+        n, columns = x.shape
+        scale, first = np.sin(np.arange(columns) + 1).astype(a.dtype), columns // 3
+        # There may be further rows, which are somebody else's.
+        total, count, part = np.vstack([a, a]), columns - first, x[:, first:]
+        add(total, x, scale, first, count)
+        close(np.tril(total[:n]), np.tril(a + (part * scale[:count]) @ part.T))
+        assert np.isfinite(total).all()
+        assert (total[n:] == a).all()
