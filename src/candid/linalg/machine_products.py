@@ -14,7 +14,15 @@ import numpy as np
 from candid.linalg.machine_code import compiled
 from candid.linalg.machine_tiles import SHAPE, add_tile, transpose
 
-__all__ = ["add_lower_half", "multiply", "pack", "pack_lower", "pack_lower_transposed", "pack_transposed", "panel_width"]
+__all__ = [
+    "add_lower_half",
+    "multiply",
+    "pack",
+    "pack_lower",
+    "pack_lower_transposed",
+    "pack_transposed",
+    "panel_width",
+]
 
 BYTES, ROWS, VECTORS = SHAPE
 
@@ -109,7 +117,7 @@ def pack_transposed(matrix, n):
 @compiled
 @no_type_check
 def multiply(factor, x, first, count, out, at):
-    """Write products of a left factor with ``count`` columns of X, from ``first`` on, to columns of ``out`` from ``at``.
+    """Write products of a left factor with columns of X, ``count`` from ``first`` on, to ``out`` from column ``at`` on.
 
     These may be the columns of X themselves. Further rows of X and ``out`` are left alone.
     """

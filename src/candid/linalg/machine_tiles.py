@@ -51,9 +51,9 @@ def make_add_tile(shape: Shape) -> Callable[..., Any]:
     def add_tile(typing_context, like, left, right, depth, out, step, rows, columns, add):
         """out ← Σ_k left_k right_kᵀ, and what was there if it is to ``add``.
 
-        ``left`` is the address of as many numbers as a tile has rows for each k, ``right`` of as many as it has columns.
-        Rows of ``out`` are ``step`` numbers apart; only the first ``rows`` and ``columns`` are read or written, of which
-        there may be more than the tile has. ``like`` is any number of the type that all of them have.
+        ``left`` is the address of as many numbers as a tile has rows for each of ``depth`` k, ``right`` of as many as
+        it has columns. Rows of ``out`` are ``step`` numbers apart; only the first ``rows`` and ``columns`` are read or
+        written, of which there may be more than the tile has. ``like`` is any number of the type that all have.
         """
 
         def generate(context, builder, signature, values):
@@ -180,7 +180,7 @@ def _write_add_tile(
     builder.position_at_end(loop)
     moving = [(builder.phi(WHOLE), start) for start in (nothing, left, right)]
     totals = {place: builder.phi(vectors.type) for place in places}
-    (k, _), (left_at, _), (right_at, _) = moving
+    _, (left_at, _), (right_at, _) = moving
     beside = [vectors.load_all(_plus(builder, right_at, c * vectors.n_bytes)) for c in range(shape.vectors)]
     added = {}
     for row in range(shape.rows):
