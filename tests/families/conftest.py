@@ -11,9 +11,9 @@ from candid.linalg.crew import crew
 
 @pytest.fixture(params=[True, False], ids=["machine code", "torch"])
 def both_ways(request):
-    """By machine code, and by torch."""
+    """By machine code, and by torch; whether it is machine code."""
     with nullcontext() if request.param else without_machine_code():
-        yield
+        yield request.param
 
 
 @pytest.fixture(params=[None, 1, 2], ids=["no crew", "crew of one", "crew of two"])

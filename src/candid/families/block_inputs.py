@@ -9,23 +9,30 @@ import torch
 from torch import Tensor
 
 from candid.kernels import Kernel, Stationary
-from candid.kernels.blocks import Blocks, HalfGradients, scaled_blocks
+from candid.kernels.blocks import Blocks, HalfGradients, can_compile_blocks, scaled_blocks
 from candid.kernels.gram import chain_factors
 from candid.kernels.profiles import Profile
 from candid.linalg.crew import crew_size, joined, share_out
 
-__all__ = ["BlockInputs", "many_rows"]
+__all__ = ["BlockInputs", "in_machine_code", "many_rows"]
 
-# Entries M×rows of a block, and from how many of them on, and how many rows for each point, blocks are of use.
+# Entries M×rows of a block, and from how many of them on blocks are of use; and how many rows there are for each point
+# if they are, by machine code or by torch.
 BLOCK = 2**20
-LEAST, LEAST_ROWS = 2**16, 3
+LEAST, LEAST_COMPILED_ROWS, LEAST_ROWS = 2**16, 1.5, 3
 
 
 def many_rows(kernel: Kernel, n_rows: int, points: Tensor) -> bool:
     """Whether blocks of rows are possible, and quicker than all rows at a time."""
-    known = isinstance(kernel, Stationary) and not kernel.shapes()
-    n_points, on_processor = points.shape[-2], points.device.type == "cpu"
-    return known and on_processor and n_rows * n_points >= LEAST and n_rows >= LEAST_ROWS * n_points
+    if not isinstance(kernel, Stationary) or kernel.shapes() or points.device.type != "cpu":
+        return False
+    n_points, least_rows = points.shape[-2], LEAST_COMPILED_ROWS if in_machine_code(kernel, points) else LEAST_ROWS
+    return n_rows * n_points >= LEAST and n_rows >= least_rows * n_points
+
+
+def in_machine_code(kernel: Kernel, points: Tensor) -> bool:
+    """Whether blocks of rows are left to machine code."""
+    return isinstance(kernel, Stationary) and can_compile_blocks(kernel.profile, points.detach())
 
 
 @dataclass(frozen=True)

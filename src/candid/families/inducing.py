@@ -17,6 +17,7 @@ from torch import Tensor
 
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
+from candid.families.block_inputs import in_machine_code
 from candid.families.blockwise import blocks_pay, blockwise_moments, pays
 from candid.families.scaling import prior_variance
 from candid.families.sparse import Sparse
@@ -52,8 +53,9 @@ class Inducing(Sparse):
         return whitened
 
     def shares_rows(self, n_rows: int) -> bool:
-        # With one GP there is too much to do beside its rows.
-        return self.points.shape[:-2].numel() > 1 and self.in_blocks(n_rows)
+        # With one GP there is much to do beside its rows, of which torch's threads do more than one.
+        several = self.points.shape[:-2].numel() > 1 or in_machine_code(self.kernel.unit, self.points)
+        return several and self.in_blocks(n_rows)
 
     def in_blocks(self, n_rows: int) -> bool:
         """Whether moments of so many rows are computed block by block, and there is no network beside them."""

@@ -17,7 +17,6 @@ from torch import Tensor
 
 from candid.families.row_blocks import GPs, Passes, Pull, Sums, TorchPasses
 from candid.kernels.blocks import Blocks, CompiledBlocks, HalfGradients
-from candid.linalg.blas import blas_takes
 from candid.linalg.crew import crew_size, share_out
 
 __all__ = ["make_passes"]
@@ -26,8 +25,8 @@ T = TypeVar("T")
 
 
 def make_passes(gps: GPs, blocks: Blocks) -> Passes:
-    """By machine code, where it may multiply triangles and numbers like these."""
-    if isinstance(blocks, CompiledBlocks) and blas_takes(gps.whitener[0], gps.whitener[0]):
+    """By machine code, where there is any, and a crew."""
+    if isinstance(blocks, CompiledBlocks) and crew_size():
         return StripPasses(gps, blocks)
     return TorchPasses(gps.cut(), blocks)
 
@@ -102,7 +101,7 @@ class StripPasses(Passes):
         If members have something of their ``own``, ``work`` gets it, too. The columns of a single GP are so few that
         sharing them out would take as long.
         """
-        size, members = self.gps.mean.shape[-1], crew_size() if len(self.gps.mean) > 1 else 1
+        size, members = self.gps.mean.shape[-1], crew_size()
 
         def do_some(run: slice) -> T | None:
             its = () if own is None else (own(),)

@@ -27,10 +27,19 @@ from candid.kernels.gram import (
 )
 from candid.kernels.profiles import Profile
 from candid.linalg import cholesky, machine_code_takes
-from candid.linalg.blas import blas_takes, factorisation
+from candid.linalg.blas import factorisation
+from candid.linalg.crew import crew_size
 from candid.linalg.triangular import inverse_of
 
-__all__ = ["Blocks", "CompiledBlocks", "HalfGradients", "TorchBlocks", "make_blocks", "scaled_blocks"]
+__all__ = [
+    "Blocks",
+    "CompiledBlocks",
+    "HalfGradients",
+    "TorchBlocks",
+    "can_compile_blocks",
+    "make_blocks",
+    "scaled_blocks",
+]
 
 # Squared distances of more features are computed faster by a product of matrices.
 MOST_FEATURES = 32
@@ -108,7 +117,7 @@ class Blocks(ABC):
 
 def scaled_blocks(profile: Profile, points: Tensor, x: Tensor, lengthscale: Tensor) -> Blocks:
     """Those of points (GP, M, D) and rows (n, D) that are not yet scaled by lengthscales (GP, 1, D)."""
-    if _machine_code_knows(profile, points):
+    if can_compile_blocks(profile, points):
         return CompiledBlocks.scale(profile, points, x, lengthscale)
     a, b = scaled_inputs(profile, points, x, lengthscale)
     return TorchBlocks(profile, a, b)  # pyright: ignore[reportArgumentType]
@@ -116,7 +125,7 @@ def scaled_blocks(profile: Profile, points: Tensor, x: Tensor, lengthscale: Tens
 
 def make_blocks(profile: Profile, a: Tensor, b: Tensor) -> Blocks:
     """Those of scaled points and rows (GP, n, D), by machine code if possible."""
-    if _machine_code_knows(profile, a):
+    if can_compile_blocks(profile, a):
         whole = (0, -a.shape[-1] % 4)
         a, b = (pad(values, whole) if whole[1] else values for values in (a, b))
         columns, own_columns = (values.mT.contiguous() for values in (b, a))
@@ -124,7 +133,8 @@ def make_blocks(profile: Profile, a: Tensor, b: Tensor) -> Blocks:
     return TorchBlocks(profile, a, b)
 
 
-def _machine_code_knows(profile: Profile, points: Tensor) -> bool:
+def can_compile_blocks(profile: Profile, points: Tensor) -> bool:
+    """Whether machine code knows the kernel, and can read such points."""
     return profile in COMPILED and machine_code_takes(points) and points.shape[-1] <= MOST_FEATURES
 
 
@@ -155,7 +165,7 @@ class CompiledBlocks(Blocks):
     def factorise(self, gps: slice, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         size = self.a.shape[-2]
         inverse, slope = (self.a.new_empty(len(jitter), size, size) for _ in range(2))
-        if not blas_takes(inverse[0], inverse[0]):
+        if not crew_size():
             return super().factorise(gps, jitter)
         from candid.linalg.point_kernels import factorise_points
 
