@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import torch
 
-from candid.families import Conditional, decoupled_kernel, make_mean
+from candid.families import Conditional, block_inputs, decoupled_kernel, make_mean
 from candid.kernels import Deep, Network, make_kernel, make_network, networks_in
+from candid.linalg import without_machine_code
+from candid.linalg.crew import crew
 from candid.marginal import Batch
 from candid.parameters import hyperparameters
 from candid.weights import WEIGHTS
@@ -328,3 +331,50 @@ def test_names_say_what_is_decoupled():
 def test_a_kernel_without_these_hyperparameters_cannot_be_decoupled():
     with pytest.raises(ValueError, match="nothing to decouple"):
         decoupled_kernel(make_kernel("linear", 2))
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """A few rows are several blocks."""
+    monkeypatch.setattr(block_inputs, "BLOCK", 30)
+    monkeypatch.setattr(block_inputs, "LEAST", 8)
+
+
+@all_weights
+@pytest.mark.parametrize("kernel", ["matern52", "rbf"])
+@pytest.mark.parametrize("size", [None, 1, 2], ids=["no crew", "crew of one", "crew of two"])
+@pytest.mark.parametrize("machine_code", [True, False], ids=["machine code", "torch"])
+def test_blocks_of_rows_are_all_rows(weights, kernel, size, machine_code, small_blocks, monkeypatch):
+    rows = random_rows(25, n_outputs=2, seed=31)
+    problem = conditional_problem(rows, weights, kernel=kernel, n_points=6, with_omega=False, seed=32)
+    kinds = []
+    for name in ("_evaluate_in_blocks", "_evaluate_whole"):
+        evaluate = getattr(Conditional, name)
+        monkeypatch.setattr(
+            Conditional, name, lambda *given, evaluate=evaluate, name=name: kinds.append(name) or evaluate(*given)
+        )
+
+    def loss_and_gradients():
+        loss = problem.loss(rows.whole())
+        return loss, torch.autograd.grad(loss, list(problem.parameters()), allow_unused=True)
+
+    with without_machine_code() if not machine_code else nullcontext(), crew(size):
+        loss, gradients = loss_and_gradients()
+    monkeypatch.setattr(block_inputs, "LEAST", 10**9)
+    expected, expected_gradients = loss_and_gradients()
+    assert kinds == ["_evaluate_in_blocks", "_evaluate_whole"]
+    torch.testing.assert_close(loss, expected)
+    for one, other in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
+
+
+def test_what_a_crew_can_share_out(small_blocks):
+    """Rows whose features nobody else needs, by machine code, and no network."""
+    rows = random_rows(25, seed=33)
+    assert conditional_problem(rows, with_omega=False, n_points=6).family.shares_rows(9)
+    assert not conditional_problem(rows, with_omega=False, n_points=6).family.shares_rows(8)
+    assert not conditional_problem(rows, n_points=6).family.shares_rows(9)
+    assert not conditional_problem(rows, with_omega=False, whiten="covariance", n_points=6).family.shares_rows(9)
+    assert not conditional_problem(rows, kernel="rq", with_omega=False, n_points=6).family.shares_rows(9)
+    with without_machine_code():
+        assert not conditional_problem(rows, with_omega=False, n_points=6).family.shares_rows(9)

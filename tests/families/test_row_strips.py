@@ -28,7 +28,7 @@ def all_passes(passes_of, pulls, weights, draw, dtype):
     given = (part if part is None else part.to(dtype) for part in (points, x, mean, root, lengthscale, jitter))
     points, x, mean, root, lengthscale, jitter = given
     blocks = scaled_blocks(profiles.MATERN52, points, x, lengthscale)
-    whitener, _, slope = blocks.factorise(slice(None), jitter)
+    _, whitener, _, slope = blocks.factorise(slice(None), jitter)
     passes = passes_of(GPs(whitener, mean, root), blocks)
     moments, total = x.new_zeros(3, N_GPS, N_ROWS), blocks.zeros(of_rows=True)
     rows = [slice(0, 900), slice(900, N_ROWS)]
@@ -40,7 +40,7 @@ def all_passes(passes_of, pulls, weights, draw, dtype):
             passes.pull_back(pull, gp, part, kept[gp, part.start], sums, total)
     apart = None if sums.apart is None else sums.apart.tril()
     found = [moments, sums.gram.tril(), sums.mean_bar.clone(), apart]
-    found.append(passes.finish(sums, slope, total))
+    found.append(passes.finish(pull, sums, None, slope, total))
     return [*found, *total.without(N_FEATURES)]
 
 

@@ -3,7 +3,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from candid.linalg import lower_product, residual_squares, transposed_lower_product, whiten_pair
+from candid.linalg import lower_product, relative_root, residual_squares, transposed_lower_product, whiten_pair
+from candid.linalg.crew import crew
 from candid.linalg.relative import column_squares
 
 SHAPES = {
@@ -47,6 +48,31 @@ def test_gradcheck(shape, draw):
         return parts_of(whiten_pair(covariance(root), cross, 0.0, covariance(other_root), other_cross, 0.0))
 
     assert torch.autograd.gradcheck(whitened, (roots[0], crosses[0], roots[1], crosses[1]))
+
+
+@pytest.mark.parametrize("size", [None, 1, 2], ids=["no crew", "crew of one", "crew of two"])
+@pytest.mark.parametrize("shape", [*SHAPES.values(), ((2,), 61, 1)], ids=[*SHAPES, "several panels"])
+def test_the_root_alone_has_the_same_gradients(shape, size, draw):
+    """By way of both matrices in the units of their factors."""
+    batch, m, n = shape
+    grams = [covariance(draw(*batch, m, m)) for _ in range(2)]
+    (lower, other), pulled = (torch.linalg.cholesky(gram) for gram in grams), draw(*batch, m, m)
+    expected = torch.linalg.solve_triangular(lower, other, upper=False)
+    crosses = [draw(*batch, m, n) for _ in range(2)]
+    learned = [gram.clone().requires_grad_() for gram in grams]
+    pair = whiten_pair(learned[0], crosses[0], 0.0, learned[1], crosses[1], 0.0)
+    expected_bars = torch.autograd.grad((pair.root * pulled).tril().sum(), learned)
+
+    frames = [torch.ones(()).double().expand_as(lower).requires_grad_() for _ in range(2)]
+    whitener, upper = torch.linalg.inv(lower), draw(*batch, m, m).triu(1)
+    with crew(size):
+        root = relative_root(whitener, other + upper, *frames)
+        bars = torch.autograd.grad((root * pulled).tril().sum(), frames)
+    torch.testing.assert_close(root, expected)
+    for factor, bar, expected_bar in zip((lower, other), bars, expected_bars, strict=True):
+        inverse, below = torch.linalg.inv(factor), bar.tril(-1)
+        whole = below + below.mT + bar * torch.eye(m)
+        torch.testing.assert_close(0.5 * inverse.mT @ whole @ inverse, expected_bar)
 
 
 @pytest.mark.parametrize("jitters", [(0.0, 0.0), (1e-2, 1e-3)])
@@ -133,19 +159,24 @@ PRODUCT_SHAPES = {**SHAPES, "two blocks": ((2,), 230, 3), "four blocks": ((), 40
 
 @pytest.mark.parametrize("shape", PRODUCT_SHAPES.values(), ids=PRODUCT_SHAPES)
 @pytest.mark.parametrize("kind", ["two triangles", "transposed"])
-def test_products(shape, kind, draw):
+@pytest.mark.parametrize("size", [None, 2], ids=["no crew", "crew of two"])
+def test_products(shape, kind, size, draw):
     batch, m, n = shape
     lower = draw(*batch, m, m).tril().requires_grad_()
     if kind == "two triangles":
-        x = draw(*batch, m, m).tril().requires_grad_()
-        ours, theirs = lower_product(lower, x), lower.tril() @ x.tril()
+        # There may be anything above its diagonal.
+        x = draw(*batch, m, m).requires_grad_()
+        with crew(size):
+            ours = lower_product(lower, x)
+        theirs = lower.tril() @ x.tril()
     else:
         x = draw(*batch, m, n).requires_grad_()
         ours, theirs = transposed_lower_product(lower, x), lower.tril().mT @ x
     torch.testing.assert_close(ours, theirs)
     pull = draw(*ours.shape)
-    found, expected = (torch.autograd.grad((pull * product).sum(), (lower, x)) for product in (ours, theirs))
-    torch.testing.assert_close(found, expected)
+    with crew(size):
+        found = torch.autograd.grad((pull * ours).sum(), (lower, x))
+    torch.testing.assert_close(found, torch.autograd.grad((pull * theirs).sum(), (lower, x)))
 
 
 @pytest.mark.parametrize("size", [230, 401])

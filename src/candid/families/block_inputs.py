@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from candid.kernels import Kernel, Stationary
-from candid.kernels.blocks import Blocks, HalfGradients, can_compile_blocks, scaled_blocks
+from candid.kernels.blocks import Blocks, HalfGradients, PointFactors, can_compile_blocks, scaled_blocks
 from candid.kernels.gram import chain_factors
 from candid.kernels.profiles import Profile
 from candid.linalg.crew import crew_size, joined, share_out
@@ -57,12 +57,11 @@ class BlockInputs:
         )
 
     @torch.no_grad()
-    def factorise(self, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """L⁻¹ of the points of all GPs, their w, and the jitter that was needed."""
+    def factorise(self, jitter: Tensor) -> PointFactors:
+        """Factors of the points of all GPs."""
         start = jitter.flatten()
         parts = share_out(lambda run: self.blocks.factorise(run, start[run]), len(start))
-        inverse, used, slope = map(joined, zip(*parts, strict=True))
-        return inverse, slope, self.unfold(used)
+        return PointFactors(*map(joined, zip(*parts, strict=True)))
 
     def parts(self) -> list[tuple[int, slice]]:
         """All GPs, and blocks of rows of each, of about the same size and as many for each thread of a crew."""

@@ -8,17 +8,22 @@ results,
 
     mean = Aᵀm          explained = Σ A²          spread = Σ (RᵀA)²
 
-    m̄ = A h             R̄ = 2 G R,   G = A diag(s)Aᵀ             K̄_zx = Pᵀ A diag(s) + Wᵀ(2A diag(e + s) + m hᵀ)
+    m̄ = A h             R̄ = 2 G R,   G = A diag(s)Aᵀ             K̄_zx = Pᵀ A diag(s) + Wᵀ(2A diag(e + cs) + m hᵀ)
 
-    P = 2(S − I)W       ĀAᵀ = 2(S − I)G + 2A diag(e + s)Aᵀ + m m̄ᵀ
+    P = 2(S − cI)W      ĀAᵀ = 2(S − cI)G + 2A diag(e + cs)Aᵀ + m m̄ᵀ
 
-Where an objective sees the sum of residual and spread only, e + s = 0. Then gradients need two products of matrices
-with all rows: with one row more, [A diag(s); hᵀ]Aᵀ is G above m̄ᵀ, and [P; mᵀW]ᵀ[A diag(s); hᵀ] is K̄_zx.
+for any number c. Where an objective sees the sum of residual and spread only, e + s = 0, and where nobody asks for what
+is explained, e = 0: with c = 1 and c = 0, gradients need two products of matrices with all rows. With one row more,
+[A diag(s); hᵀ]Aᵀ is G above m̄ᵀ, and [P; mᵀW]ᵀ[A diag(s); hᵀ] is K̄_zx.
+
+What else is made of the points' matrix goes through Ψ = L⁻¹ k(Z, Z) L⁻ᵀ, which is I. With a gradient Ψ̄, of which the
+lower triangle counts, K̄_zz = ½ L⁻ᵀ ⟦Ψ̄ − ĀAᵀ⟧ L⁻¹, where ⟦⟧ is the symmetric matrix with that lower triangle.
 """
 
 from __future__ import annotations
 
 from itertools import chain
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,7 +39,7 @@ from candid.linalg import first_order
 from candid.linalg.crew import share_out
 from candid.weights import Delta, Diagonal, Full, Weights
 
-__all__ = ["blocks_pay", "blockwise_moments", "pays"]
+__all__ = ["FramedMoments", "blocks_pay", "blockwise_moments", "framed_moments", "pays"]
 
 
 def pays(kernel: Kernel, weights: Weights, x: Tensor, points: Tensor) -> bool:
@@ -47,24 +52,44 @@ def blocks_pay(kernel: Kernel, weights: Weights, n_rows: int, points: Tensor) ->
     return isinstance(weights, (Delta, Diagonal, Full)) and many_rows(kernel, n_rows, points)
 
 
+class FramedMoments(NamedTuple):
+    """Moments at unit amplitude, (…, n), and what may be made of the points' matrix besides."""
+
+    mean: Tensor
+    explained: Tensor
+    spread: Tensor
+    frame: Tensor  # Ψ, (…, M, M); only for gradients
+    lower: Tensor  # L, with anything above its diagonal
+    whitener: Tensor  # L⁻¹
+    jitter: Tensor  # that k(Z, Z) needed
+
+
 def blockwise_moments(
     kernel: Stationary, weights: Weights, x: Tensor, points: Tensor, jitter: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mean, explained variance and spread (…, n) at unit amplitude, and the jitter that k(Z, Z) needed."""
+    moments = framed_moments(kernel, x, points, weights.mean, weights.loose_root(), jitter)
+    return moments.mean, moments.explained, moments.spread, moments.jitter
+
+
+def framed_moments(
+    kernel: Kernel, x: Tensor, points: Tensor, mean: Tensor, root: Tensor | None, jitter: Tensor
+) -> FramedMoments:
+    """The same for q(v) = N(mean, R Rᵀ), with a root as :meth:`candid.weights.Weights.loose_root` gives it, and Ψ."""
+    assert isinstance(kernel, Stationary)
     lengthscale = known_lengthscale(kernel)
     inputs = BlockInputs.scale(kernel.profile, x, points, lengthscale)
-    whitener, slope, used = inputs.factorise(jitter)
-    latent, explained, spread = _Blockwise.apply(  # pyright: ignore[reportGeneralTypeIssues]
-        inputs, whitener, slope, x, points, lengthscale, weights.mean, weights.loose_root()
-    )
-    return latent, explained, spread, used
+    factors = inputs.factorise(jitter)
+    moments = _Blockwise.apply(inputs, factors.inverse, factors.slope, x, points, lengthscale, mean, root)
+    others = (inputs.unfold(part) for part in (factors.lower, factors.inverse, factors.jitter))
+    return FramedMoments(*moments, *others)  # pyright: ignore[reportGeneralTypeIssues]
 
 
 class _Blockwise(torch.autograd.Function):
     @staticmethod
     def forward(ctx, inputs: BlockInputs, whitener, slope, x, points, lengthscale, mean, root):
         ctx.set_materialize_grads(False)
-        ctx.inputs, last = inputs, len(inputs.batch) - 1
+        ctx.inputs, last, unfold = inputs, len(inputs.batch) - 1, inputs.unfold
         gps = GPs(whitener, mean.flatten(0, last), None if root is None else root.flatten(0, last))
         moments = x.new_zeros(3, len(whitener), len(x))
         passes, parts = make_passes(gps, inputs.blocks), inputs.parts()
@@ -76,16 +101,22 @@ class _Blockwise(torch.autograd.Function):
             kept = share_out(evaluate_some, len(parts))
         ctx.parts, ctx.passes = parts, passes
         ctx.save_for_backward(slope, lengthscale, *chain(*kept))
-        return tuple(moments.view(3, *inputs.batch, -1))
+        # Nobody reads Ψ: a single number stands for all of its entries.
+        frame = unfold(slope.new_ones(1, 1, 1).expand_as(slope))
+        return *moments.view(3, *inputs.batch, -1), frame
 
     @staticmethod
     @first_order
-    def backward(ctx, *grads: Tensor | None):  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(
+        ctx, of_mean: Tensor | None, of_explained: Tensor | None, of_spread: Tensor | None, of_frame: Tensor | None
+    ):  # pyright: ignore[reportIncompatibleMethodOverride]
         (slope, lengthscale, *kept), passes, inputs = ctx.saved_tensors, ctx.passes, ctx.inputs
         gps, blocks, unfold = passes.gps, inputs.blocks, inputs.unfold
         n_gps, n_rows = len(gps.mean), blocks.columns.shape[-1]
-        flat = (lengthscale.new_zeros(n_gps, n_rows) if grad is None else grad.reshape(n_gps, n_rows) for grad in grads)
-        pull = passes.pull(*flat)
+        of_mean, of_spread = (slope.new_zeros(n_gps, n_rows) if grad is None else grad for grad in (of_mean, of_spread))
+        flat = (None if grad is None else grad.reshape(n_gps, n_rows) for grad in (of_mean, of_explained, of_spread))
+        pull = passes.pull(*flat)  # pyright: ignore[reportArgumentType]
+        of_frame = None if of_frame is None else of_frame.reshape(slope.shape)
         total = blocks.zeros(of_rows=ctx.needs_input_grad[3])
 
         def pull_back_some(run: slice) -> tuple[Sums, HalfGradients]:
@@ -100,7 +131,7 @@ class _Blockwise(torch.autograd.Function):
             for more, own in others:
                 sums.add(more)
                 total.add(own)
-            root_bar = passes.finish(sums, slope, total)
+            root_bar = passes.finish(pull, sums, of_frame, slope, total)
         return (
             *(None, None, None, *inputs.gradients(total, lengthscale)),
             *(unfold(sums.mean_bar), None if root_bar is None else unfold(root_bar)),

@@ -32,9 +32,11 @@ def blockwise_mean(
     """k(x, Z) L⁻ᵀ m for weights m, (…, n), at unit amplitude, and the jitter that k(Z, Z) needed."""
     lengthscale = known_lengthscale(kernel)
     inputs = BlockInputs.scale(kernel.profile, x, points, lengthscale)
-    whitener, slope, used = inputs.factorise(jitter)
-    latent: Tensor = _BlockwiseMean.apply(inputs, whitener, slope, x, points, lengthscale, weights)  # pyright: ignore[reportAssignmentType]
-    return latent, used
+    factors = inputs.factorise(jitter)
+    latent: Tensor = _BlockwiseMean.apply(  # pyright: ignore[reportAssignmentType]
+        inputs, factors.inverse, factors.slope, x, points, lengthscale, weights
+    )
+    return latent, inputs.unfold(factors.jitter)
 
 
 class _BlockwiseMean(torch.autograd.Function):

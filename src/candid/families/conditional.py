@@ -33,6 +33,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -41,6 +42,8 @@ from torch import Tensor
 
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
+from candid.families.block_inputs import in_machine_code
+from candid.families.blockwise import blocks_pay, framed_moments, pays
 from candid.families.conditional_predictor import ConditionalPredictor, spread_squares
 from candid.families.means import Mean
 from candid.families.scaling import prior_variance
@@ -49,7 +52,7 @@ from candid.families.squares import SignedSquares
 from candid.families.whitened_normal import WhitenedNormal
 from candid.kernels import Kernel, networks_in, unfold
 from candid.kernels.joint import joint_grams
-from candid.linalg import divergence_from_standard, whiten_pair
+from candid.linalg import divergence_from_standard, relative_root, whiten_pair
 from candid.linalg.relative import column_squares, residual_squares
 from candid.linalg.triangular import solve_lower
 from candid.marginal import Batch, Evaluation
@@ -157,11 +160,45 @@ class Conditional(Sparse):
         # Of two kernels, and for Ω of rows among each other.
         return 2 * super().n_covariances(n_rows) + (n_rows**2 if self.with_omega else 0)
 
+    def shares_rows(self, n_rows: int) -> bool:
+        unit = self.kernel.unit
+        in_blocks = in_machine_code(unit, self.points) and blocks_pay(unit, self.weights, n_rows, self.points)
+        return self._may_be_in_blocks and in_blocks and not list(networks_in(self))
+
+    @property
+    def _may_be_in_blocks(self) -> bool:
+        """Whether nothing is made of features but marginals, for which the weights are those of the mean."""
+        return self.whiten == "mean" and not self.with_omega
+
     def refresh(self, step: int) -> None:
         self.step = step
 
     def evaluate(self, batch: Batch) -> Evaluation:
-        features = self._features(for_each_gp(batch.x), batch.weight)
+        seen, of_mean = (self._seen(kernel, batch) for kernel in (self.kernel.unit, self.mean_kernel))
+        in_blocks = all(pays(own.unit, self.weights, own.rows, own.points) for own in (seen, of_mean))
+        evaluate = self._evaluate_in_blocks if self._may_be_in_blocks and in_blocks else self._evaluate_whole
+        return evaluate(batch, seen, of_mean)
+
+    def _seen(self, kernel: Kernel, batch: Batch) -> _Seen:
+        unit, embed = unfold(kernel)
+        return _Seen(unit, *embed(for_each_gp(batch.x), self.points, weight=batch.weight))
+
+    def _evaluate_in_blocks(self, batch: Batch, seen: _Seen, seen_by_mean: _Seen) -> Evaluation:
+        """Block by block of rows, of which only the moments are kept."""
+        jitter, own_jitter = self.jitter.unbind(-1)
+        mean, root = self.weights.mean, self.weights.loose_root()
+        of_mean = framed_moments(*seen_by_mean, mean, root, own_jitter)
+        # Where S = 0 there is nothing but what is explained.
+        of_covariance = framed_moments(*seen, torch.zeros_like(mean), None, jitter)
+        self._remember(of_covariance.jitter, of_mean.jitter)
+        ratio = relative_root(of_covariance.whitener, of_mean.lower, of_covariance.frame, of_mean.frame)
+        prior = prior_variance(seen.unit, seen.rows)
+        marginal = self._marginal(batch.x, of_mean.mean, of_covariance.explained, of_mean.spread, prior)
+        normal = WhitenedNormal(mean, root).turned(ratio)
+        return Evaluation(marginal, {"kl": self._divergence(normal, ratio)})
+
+    def _evaluate_whole(self, batch: Batch, seen: _Seen, seen_by_mean: _Seen) -> Evaluation:
+        features = self._features(seen, seen_by_mean)
         of_mean, of_covariance = self._normals(features.root)
         latent, deviations = of_mean.at(features.mean)
         explained, prior = column_squares(features.covariance), prior_variance(features.unit, features.rows)
@@ -172,27 +209,20 @@ class Conditional(Sparse):
             penalties["omega"] = scale * self._omega(features, of_covariance, latent, deviations)
         return Evaluation(marginal, penalties)
 
-    def _features(self, rows: Tensor, weight: Tensor) -> _Features:
-        (unit, at_rows, *of_covariance), (_, _, *of_mean) = (
-            self._grams(kernel, position, rows, weight)
-            for position, kernel in enumerate((self.kernel.unit, self.mean_kernel))
-        )
+    def _features(self, seen: _Seen, seen_by_mean: _Seen) -> _Features:
+        of_covariance, of_mean = (self._grams(own, position) for position, own in enumerate((seen, seen_by_mean)))
         if self.whiten == "mean":
             pair = whiten_pair(*of_covariance, *of_mean)
             self._remember(pair.first_factor.jitter, pair.second_factor.jitter)
-            return _Features(unit, at_rows, pair.first, pair.second, pair.root)
+            return _Features(seen.unit, seen.rows, pair.first, pair.second, pair.root)
         pair = whiten_pair(*of_mean, *of_covariance)
         self._remember(pair.second_factor.jitter, pair.first_factor.jitter)
-        return _Features(unit, at_rows, pair.second, pair.first, pair.root)
+        return _Features(seen.unit, seen.rows, pair.second, pair.first, pair.root)
 
-    def _grams(
-        self, kernel: Kernel, position: int, rows: Tensor, weight: Tensor
-    ) -> tuple[Kernel, Tensor, Tensor, Tensor, Tensor]:
-        """The kernel without its networks, the rows as it sees them, Gram matrices and jitter."""
-        unit, embed = unfold(kernel)
-        at_rows, points = embed(rows, self.points, weight=weight)
-        ((gram, cross),) = joint_grams(unit, at_rows, points)
-        return unit, at_rows, gram, cross, self.jitter[..., position]
+    def _grams(self, seen: _Seen, position: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Gram matrices and jitter."""
+        ((gram, cross),) = joint_grams(*seen)
+        return gram, cross, self.jitter[..., position]
 
     def _remember(self, of_covariance: Tensor, of_mean: Tensor) -> None:
         """What one factorisation needed, the next one starts from."""
@@ -288,6 +318,14 @@ class Conditional(Sparse):
             SignedSquares.explained(basis.lower, None),
             spread_squares(own.lower, frozen._of_mean(basis, own).root, compact),
         )
+
+
+class _Seen(NamedTuple):
+    """A kernel without its networks, and what it sees of rows and inducing points."""
+
+    unit: Kernel
+    rows: Tensor
+    points: Tensor
 
 
 @dataclass(frozen=True)

@@ -53,15 +53,16 @@ class Pull(NamedTuple):
 
     of_mean: Tensor  # h, (GP, n)
     of_spread: Tensor  # s
-    apart: Tensor | None  # e + s; None where it is zero
+    apart: Tensor | None  # e + cs; None where it is zero
     turned: Tensor  # [P, 0; mᵀW, 0], (GP, M + 1, M + 1), and with more zeros
+    share: float  # c
 
 
 class Sums(NamedTuple):
     """What gradients are made of, summed over rows."""
 
     products: Tensor  # G, on and below the diagonal, above m̄ᵀ and zeros: (GP, M + 1, M)
-    apart: Tensor | None  # 2A diag(e + s)Aᵀ; None where it is zero
+    apart: Tensor | None  # 2A diag(e + cs)Aᵀ; None where it is zero
 
     @staticmethod
     def zeros(gps: GPs, pull: Pull) -> Sums:
@@ -99,22 +100,25 @@ class Passes(ABC):
     def evaluate(self, gp: int, rows: slice, moments: Tensor) -> tuple[Tensor, Tensor]:
         """A, and w = dk/dq up to a constant, of some rows; their moments are added to ``moments`` (3, GP, n)."""
 
-    def pull(self, of_mean: Tensor, of_explained: Tensor, of_spread: Tensor) -> Pull:
+    def pull(self, of_mean: Tensor, of_explained: Tensor | None, of_spread: Tensor) -> Pull:
         """What gradients of the moments, (GP, n), are pulled back by."""
-        gps = self.gps
+        gps, share = self.gps, 1.0
+        if of_explained is None:
+            # Where nobody asks for what is explained, nothing is apart with c = 0.
+            share, of_explained = 0.0, torch.zeros_like(of_spread)
         if gps.root is None:
             of_spread = -of_explained
-        apart = of_explained + of_spread
+        apart = of_explained + share * of_spread
         n_gps, size, _ = gps.whitener.shape
         # A multiple of eight rows leaves nothing over in registers.
         full_size = -(-(size + 1) // 8) * 8
         turned = gps.whitener.new_zeros(n_gps, full_size, full_size)
-        self._turn(turned)
-        return Pull(of_mean, of_spread, apart if apart.any() else None, turned)
+        self._turn(turned, share)
+        return Pull(of_mean, of_spread, apart if apart.any() else None, turned, share)
 
     @abstractmethod
-    def _turn(self, turned: Tensor) -> None:
-        """Write [P; mᵀW] with P = 2(S − I)W of all GPs to the first rows and columns."""
+    def _turn(self, turned: Tensor, share: float) -> None:
+        """Write [P; mᵀW] with P = 2(S − cI)W of all GPs to the first rows and columns."""
 
     @abstractmethod
     def pull_back(
@@ -123,7 +127,9 @@ class Passes(ABC):
         """Add what some rows, of which A and w were ``kept``, contribute to ``sums`` and ``total``."""
 
     @abstractmethod
-    def finish(self, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
+    def finish(
+        self, pull: Pull, sums: Sums, of_frame: Tensor | None, slope: Tensor, total: HalfGradients
+    ) -> Tensor | None:
         """R̄ of all GPs from their complete sums; what K̄_zz means for points, which have w, is added to ``total``."""
 
 
@@ -141,20 +147,20 @@ class TorchPasses(Passes):
             blocks.add_squares(transposed_lower_times(gps.root[gp], features), own[2])
         return features, slope
 
-    def _turn(self, turned: Tensor) -> None:
-        share_out(lambda run: self._turn_some(run, turned[run]), len(turned))
+    def _turn(self, turned: Tensor, share: float) -> None:
+        share_out(lambda run: self._turn_some(run, turned[run], share), len(turned))
 
-    def _turn_some(self, run: slice, turned: Tensor) -> None:
+    def _turn_some(self, run: slice, turned: Tensor, share: float) -> None:
         gps = self.gps.some(run)
         size = gps.whitener.shape[-1]
         upper = turned[:, :size, :size]
         if gps.root is None:
-            torch.mul(gps.whitener, -2.0, out=upper)
+            torch.mul(gps.whitener, -2 * share, out=upper)
         elif gps.full:
             upper.copy_(gps.whitener)
-            add_lower_times(upper, gps.root, transposed_lower_times(gps.root, gps.whitener), alpha=2.0, beta=-2.0)
+            add_lower_times(upper, gps.root, transposed_lower_times(gps.root, gps.whitener), 2.0, -2 * share)
         else:
-            torch.mul(gps.whitener, 2 * (gps.root.square() - 1).unsqueeze(-1), out=upper)
+            torch.mul(gps.whitener, 2 * (gps.root.square() - share).unsqueeze(-1), out=upper)
         turned[:, size : size + 1, :size] = gps.mean.unsqueeze(-2) @ gps.whitener
 
     def pull_back(
@@ -182,24 +188,34 @@ class TorchPasses(Passes):
             cross_bar[:, some] += transposed_lower_times(self.gps.whitener[gp], others)
         self.blocks.add_gradients(total, gp, rows, cross_bar, slope)
 
-    def finish(self, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
-        bars = share_out(lambda run: self._finish_some(run, sums, slope, total), len(slope))
+    def finish(
+        self, pull: Pull, sums: Sums, of_frame: Tensor | None, slope: Tensor, total: HalfGradients
+    ) -> Tensor | None:
+        def finish_some(run: slice) -> Tensor | None:
+            its_frame = None if of_frame is None else of_frame[run]
+            return self._finish_some(run, pull.share, sums.some(run), its_frame, slope[run], total)
+
+        bars = share_out(finish_some, len(slope))
         return None if self.gps.root is None else joined(bars)  # pyright: ignore[reportArgumentType]
 
-    def _finish_some(self, run: slice, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
+    def _finish_some(
+        self, run: slice, share: float, sums: Sums, of_frame: Tensor | None, slope: Tensor, total: HalfGradients
+    ) -> Tensor | None:
         gps = self.gps.some(run)
-        inner, root_bar = _of_products(gps, sums.some(run))
-        # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ; that is ½(H + Hᵀ), for which H will do
-        self.blocks.add_gram_gradients(total, run, half_congruence_with(gps.whitener, inner), slope[run])
+        inner, root_bar = _of_products(gps, sums, share)
+        if of_frame is not None:
+            inner += of_frame
+        # K̄_zz = ½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of Ψ̄ − ĀAᵀ; that is ½(H + Hᵀ), for which H will do
+        self.blocks.add_gram_gradients(total, run, half_congruence_with(gps.whitener, inner), slope)
         return root_bar.tril() if root_bar is not None and gps.full else root_bar
 
 
-def _of_products(gps: GPs, sums: Sums) -> tuple[Tensor, Tensor | None]:
+def _of_products(gps: GPs, sums: Sums, share: float) -> tuple[Tensor, Tensor | None]:
     """−ĀAᵀ and R̄, both on and below the diagonal; what is above it has no meaning. Changes ``sums``."""
     mirror_below_diagonal(sums.products)
     gram = sums.gram
-    # 2(I − S)G − 2A diag(e + s)Aᵀ − m m̄ᵀ
-    inner = torch.baddbmm(gram, gps.mean.unsqueeze(-1), sums.mean_bar.unsqueeze(-2), alpha=-1.0, beta=2.0)
+    # 2(cI − S)G − 2A diag(e + cs)Aᵀ − m m̄ᵀ
+    inner = torch.baddbmm(gram, gps.mean.unsqueeze(-1), sums.mean_bar.unsqueeze(-2), alpha=-1.0, beta=2 * share)
     if sums.apart is not None:
         inner -= sums.apart
     if gps.root is None:

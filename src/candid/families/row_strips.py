@@ -48,11 +48,11 @@ class StripPasses(Passes):
         )  # fmt: skip
         return features, slope
 
-    def _turn(self, turned: Tensor) -> None:
+    def _turn(self, turned: Tensor, share: float) -> None:
         from candid.linalg.point_kernels import write_turn
 
         arrays = turned.numpy()
-        self._share_out_columns(lambda gp, *own: write_turn(*self._normals[gp], arrays[gp], *own))
+        self._share_out_columns(lambda gp, *own: write_turn(*self._normals[gp], share, arrays[gp], *own))
 
     def pull_back(
         self, pull: Pull, gp: int, rows: slice, kept: tuple[Tensor, Tensor], sums: Sums, total: HalfGradients
@@ -67,11 +67,14 @@ class StripPasses(Passes):
             *(values.numpy() for values in kept), *_of_one(sums, gp), *(part.numpy()[gp] for part in total),
         )  # fmt: skip
 
-    def finish(self, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
+    def finish(
+        self, pull: Pull, sums: Sums, of_frame: Tensor | None, slope: Tensor, total: HalfGradients
+    ) -> Tensor | None:
         from candid.linalg.point_kernels import finish_points, turn_products
 
         gps, blocks, slopes = self.gps, self.blocks, slope.numpy()
         turned = np.empty((len(slope), 0, 0), slopes.dtype)
+        of_frames = turned if of_frame is None else of_frame.contiguous().numpy()
         # Anything, where there are no gradients to be written.
         root_bars = gps.mean.new_empty(gps.mean.shape if gps.root is None else gps.root.shape).numpy()
         if gps.full:
@@ -86,7 +89,7 @@ class StripPasses(Passes):
         def finish_some(gp: int, first: int, count: int, its: HalfGradients) -> None:
             whitener, mean, deviations, _ = self._normals[gp]
             finish_points(
-                whitener, mean, deviations, turned[gp], *_of_one(sums, gp), slopes[gp],
+                whitener, mean, deviations, pull.share, turned[gp], *_of_one(sums, gp), of_frames[gp], slopes[gp],
                 blocks.points[gp], blocks.own_columns[gp], root_bars[gp].reshape(-1),
                 its.points.numpy()[gp], its.moment.numpy()[gp], first, count,
             )  # fmt: skip

@@ -35,6 +35,7 @@ __all__ = [
     "Blocks",
     "CompiledBlocks",
     "HalfGradients",
+    "PointFactors",
     "TorchBlocks",
     "can_compile_blocks",
     "make_blocks",
@@ -67,17 +68,26 @@ class HalfGradients(NamedTuple):
         self.moment.add_(other.moment)
 
 
+class PointFactors(NamedTuple):
+    """Of k(Z, Z) + jitter·I = L Lᵀ for a few GPs: L, with anything above its diagonal, and L⁻¹; the jitter; and w."""
+
+    lower: Tensor
+    inverse: Tensor
+    jitter: Tensor
+    slope: Tensor
+
+
 class Blocks(ABC):
     """Points ``a`` (GP, M, D) and rows ``b`` (GP, N, D), of which a block is one GP and a slice of its rows."""
 
     def __init__(self, a: Tensor, columns: Tensor) -> None:
         self.a, self.columns = a, columns
 
-    def factorise(self, gps: slice, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """L⁻¹ by rows, where L Lᵀ is k of the points of a few GPs among each other with jitter; that jitter; and w."""
+    def factorise(self, gps: slice, jitter: Tensor) -> PointFactors:
+        """Factors of k of the points of a few GPs among each other, with that jitter or more; L⁻¹ is by rows."""
         gram, slope = self.gram(gps)
         factor = cholesky(gram, jitter, scale=1.0)
-        return inverse_of(factor.lower).contiguous(), factor.jitter, slope
+        return PointFactors(factor.lower, inverse_of(factor.lower).contiguous(), factor.jitter, slope)
 
     def zeros(self, of_rows: bool) -> HalfGradients:
         """Where gradients are added up; those of rows, if they are asked for, are written."""
@@ -162,20 +172,19 @@ class CompiledBlocks(Blocks):
         a, own_columns, columns = scaled
         return CompiledBlocks(compiled.number, a, columns, own_columns)
 
-    def factorise(self, gps: slice, jitter: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        size = self.a.shape[-2]
-        inverse, slope = (self.a.new_empty(len(jitter), size, size) for _ in range(2))
+    def factorise(self, gps: slice, jitter: Tensor) -> PointFactors:
         if not crew_size():
             return super().factorise(gps, jitter)
         from candid.linalg.point_kernels import factorise_points
 
-        routine = factorisation(self.a.dtype)
+        routine, size = factorisation(self.a.dtype), self.a.shape[-2]
+        lower, inverse, slope = (self.a.new_empty(len(jitter), size, size) for _ in range(3))
         for place, (gp, level) in enumerate(zip(range(len(self.a))[gps], jitter.numpy(), strict=True)):
-            own = slope.numpy()[place], inverse.numpy()[place]
+            own = (values.numpy()[place] for values in (slope, lower, inverse))
             if not factorise_points(routine, self.number, self.points[gp], self.own_columns[gp], level, *own):
                 # It needs more jitter, or something is wrong: that is found out where it is done with care.
                 return super().factorise(gps, jitter)
-        return inverse, jitter, slope
+        return PointFactors(lower, inverse, jitter, slope)
 
     def gram(self, gps: slice) -> tuple[Tensor, Tensor]:
         numbers, size = range(len(self.a))[gps], self.a.shape[-2]

@@ -15,6 +15,7 @@ from candid.linalg.projection import project
 from candid.linalg.relative import (
     WhitenedPair,
     lower_product,
+    relative_root,
     residual_squares,
     transposed_lower_product,
     whiten_pair,
@@ -55,6 +56,7 @@ __all__ = [
     "nearest",
     "normal_log_density",
     "project",
+    "relative_root",
     "residual_squares",
     "transposed_lower_product",
     "whiten",

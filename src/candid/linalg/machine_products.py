@@ -17,11 +17,13 @@ from candid.linalg.machine_tiles import SHAPE, add_tile, transpose
 __all__ = [
     "add_lower_half",
     "multiply",
+    "multiply_part",
     "pack",
     "pack_lower",
     "pack_lower_transposed",
     "pack_transposed",
     "panel_width",
+    "write_transpose",
 ]
 
 BYTES, ROWS, VECTORS = SHAPE
@@ -121,21 +123,44 @@ def multiply(factor, x, first, count, out, at):
 
     These may be the columns of X themselves. Further rows of X and ``out`` are left alone.
     """
-    (tiles, reach, n_rows), depth = factor, factor[1][-1, 1]
+    multiply_part(factor, x, first, count, out, at, 0, 0, factor[1][-1, 1])
+
+
+@compiled
+@no_type_check
+def multiply_part(factor, x, first, count, out, at, top, begin, depth):
+    """The same for rows of the product from ``top`` on, where a tile starts, and for the terms of sums in between."""
+    tiles, reach, n_rows = factor
     like, width, item, step = x.dtype.type(0), panel_width(x.itemsize), x.itemsize, out.strides[0] // x.itemsize
     panel = np.empty(depth * width, x.dtype)
     for start in range(0, count, width):
         columns = min(width, count - start)
-        for k in range(depth):
+        for k in range(begin, depth):
             row, own = x[k, first + start : first + start + columns], panel[k * width : k * width + columns]
             for j in range(columns):
                 own[j] = row[j]
             panel[k * width + columns : (k + 1) * width] = like
-        for tile in range(tiles.shape[0]):
-            begin, i = reach[tile, 0], tile * ROWS
+        for tile in range(top // ROWS, tiles.shape[0]):
+            i, offset = tile * ROWS, reach[tile, 0]
+            k = max(offset, begin)
             add_tile(
-                like, tiles[tile].ctypes.data, panel.ctypes.data + begin * width * item, reach[tile, 1] - begin,
+                like, tiles[tile].ctypes.data + (k - offset) * ROWS * item, panel.ctypes.data + k * width * item,
+                min(reach[tile, 1], depth) - k,
                 out.ctypes.data + i * out.strides[0] + (at + start) * item, step, n_rows - i, columns, False,
+            )  # fmt: skip
+
+
+@compiled
+@no_type_check
+def write_transpose(x, first, count, depth, out, at):
+    """Write ``count`` rows of X from ``first`` on, ``depth`` entries of each, to columns of ``out`` from ``at`` on."""
+    item, like = x.itemsize, x.dtype.type(0)
+    length, step, out_step = BYTES // item, x.strides[0] // item, out.strides[0] // item
+    for i in range(0, count, length):
+        for j in range(0, depth, length):
+            transpose(
+                like, x.ctypes.data + (first + i) * x.strides[0] + j * item, step,
+                out.ctypes.data + j * out.strides[0] + (at + i) * item, out_step, count - i, depth - j, count - i,
             )  # fmt: skip
 
 
@@ -152,7 +177,7 @@ def _panels_of_transpose(x, first, count):
             for j in range(0, count, length):
                 transpose(
                     like, x.ctypes.data + row * x.strides[0] + (first + j) * item, x.strides[0] // item,
-                    panels[panel].ctypes.data + (j * width + i) * item, width, n - row, count - j,
+                    panels[panel].ctypes.data + (j * width + i) * item, width, n - row, count - j, width,
                 )  # fmt: skip
     return panels
 

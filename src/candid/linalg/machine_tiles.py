@@ -71,10 +71,11 @@ def make_transpose(shape: Shape) -> Callable[..., Any]:
     """The function :func:`transpose` for vectors of any length."""
 
     @intrinsic
-    def transpose(typing_context, like, x, step, out, out_step, rows, columns):
+    def transpose(typing_context, like, x, step, out, out_step, rows, columns, filled):
         """out ← Xᵀ for a square with as many rows as a vector has entries.
 
-        The first ``rows`` and ``columns`` of X are read; the others are zero, and as rows of ``out`` are not written.
+        The first ``rows`` and ``columns`` of X are read, and as many rows of ``out`` are written as X has columns: of
+        each the first ``filled`` entries, zeros where there are no rows of X.
         """
 
         def generate(context, builder, signature, values):
@@ -82,7 +83,7 @@ def make_transpose(shape: Shape) -> Callable[..., Any]:
             _write_transpose(builder, _Vectors(builder, number, shape.vector_bytes), *values[1:])
             return context.get_dummy_value()
 
-        return types.none(like, *[types.int64] * 6), generate
+        return types.none(like, *[types.int64] * 7), generate
 
     return transpose
 
@@ -207,9 +208,8 @@ def _write_add_tile(
         vectors.store(results[place], addresses[place], masks[place])
 
 
-def _write_transpose(
-    builder: Any, vectors: _Vectors, x: Any, step: Any, out: Any, out_step: Any, rows: Any, columns: Any
-) -> None:
+def _write_transpose(builder: Any, vectors: _Vectors, x: Any, step: Any, out: Any, out_step: Any, *limits: Any) -> None:
+    rows, columns, filled = limits
     count, given = vectors.count, vectors.before(columns)
     lines = []
     for row in range(count):
@@ -226,10 +226,10 @@ def _write_transpose(
                 lines[row] = vectors.shuffled(one, other, first)
                 lines[row + distance] = vectors.shuffled(one, other, second)
         distance //= 2
-    whole = vectors.before(ir.Constant(WHOLE, count))
+    written = vectors.before(filled)
     for row, line in enumerate(lines):
         inside = builder.icmp_signed("<", ir.Constant(WHOLE, row), columns)
-        vectors.store(line, _row(builder, out, row, out_step, vectors.item), vectors.both(whole, inside))
+        vectors.store(line, _row(builder, out, row, out_step, vectors.item), vectors.both(written, inside))
 
 
 add_tile, transpose = make_add_tile(SHAPE), make_transpose(SHAPE)

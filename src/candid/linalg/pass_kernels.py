@@ -67,8 +67,8 @@ def pull_back_rows(
 ):  # fmt: skip
     """Add what the gradients of the moments mean for G and m̄ (``products``), for points, rows and lengthscales.
 
-    ``turn`` is [P, 0; mᵀW, 0], which is a lower triangle unless S is ``full``. ``apart``, e + s, has no entries where
-    it is zero.
+    ``turn`` is [P, 0; mᵀW, 0], which is a lower triangle unless S is ``full``. ``apart``, e + cs, has no entries
+    where it is zero.
     """
     n_points, n_rows = features.shape
     width, of_mean_bar = _width(n_points, features.itemsize), turn[n_points]
@@ -95,7 +95,7 @@ def pull_back_rows(
 @compiled
 @no_type_check
 def _add_apart(whiten_back, apart, features, at, count, products, cross_bar):
-    """2A diag(e + s)Aᵀ and 2WᵀA diag(e + s), of those rows only where e + s is not zero."""
+    """2A diag(e + cs)Aᵀ and 2WᵀA diag(e + cs), of those rows only where e + cs is not zero."""
     n_points, number = features.shape[0], 0
     some = np.empty(count, np.int64)
     for j in range(count):

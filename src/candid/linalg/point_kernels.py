@@ -45,13 +45,12 @@ def scale_inputs(points, rows, rate, scaled, columns, row_columns):
 
 @kept_on_disk
 @no_type_check
-def factorise_points(routine, profile, points, columns, jitter, slope, inverse):
-    """Write w of the points among each other and L⁻¹, where L Lᵀ = k(Z, Z) + jitter·I; whether there is such an L.
+def factorise_points(routine, profile, points, columns, jitter, slope, lower, inverse):
+    """Write w of the points among each other, L and L⁻¹, where L Lᵀ = k(Z, Z) + jitter·I; whether there is such an L.
 
-    ``routine`` is the address of the one that factorises.
+    What is above the diagonal of L has no meaning. ``routine`` is the address of the one that factorises.
     """
     n_points = points.shape[0]
-    lower = np.empty_like(slope)
     write_covariances(profile, points, columns, 0, lower, slope, 0, n_points)
     for i in range(n_points):
         lower[i, i] += jitter
@@ -63,9 +62,10 @@ def factorise_points(routine, profile, points, columns, jitter, slope, inverse):
 
 @kept_on_disk
 @no_type_check
-def write_turn(whitener, mean, deviations, root, turn, first, count):
-    """Write some columns of [P; mᵀW] with P = 2(S − I)W to ``turn``, which is zero elsewhere."""
+def write_turn(whitener, mean, deviations, root, share, turn, first, count):
+    """Write some columns of [P; mᵀW] with P = 2(S − cI)W to ``turn``, which is zero elsewhere; c is the ``share``."""
     n_points, stop, two = whitener.shape[0], first + count, whitener.dtype.type(2)
+    c = whitener.dtype.type(share)
     full, last = root.shape[0] > 0, turn[whitener.shape[0]]
     if full:
         for i in range(n_points):
@@ -77,7 +77,7 @@ def write_turn(whitener, mean, deviations, root, turn, first, count):
         own, row, m = turn[i], whitener[i], mean[i]
         shrunk = two * deviations[i] * deviations[i] if deviations.shape[0] > 0 else two * 0
         for j in range(first, min(stop, i + 1)):
-            own[j] = two * (own[j] - row[j]) if full else (shrunk - two) * row[j]
+            own[j] = two * (own[j] - c * row[j]) if full else (shrunk - two * c) * row[j]
             last[j] += m * row[j]
         if full:
             for j in range(max(first, i + 1), stop):
@@ -111,31 +111,35 @@ def turn_products(root, products, turned, root_bar, first, count):
 @kept_on_disk
 @no_type_check
 def finish_points(
-    whitener, mean, deviations, turned, products, products_apart, slope, points, columns,
+    whitener, mean, deviations, share, turned, products, products_apart, of_frame, slope, points, columns,
     root_bar, points_bar, moment, first, count,
 ):  # fmt: skip
     """Add what some columns of K̄_zz, as G and m̄ in ``products`` make it, mean for points and lengthscales.
 
     ``turned`` is SG of a full S, and has no entries otherwise. For a diagonal one the gradients of deviations are
-    written to ``root_bar``. ``columns`` are the points once more, as columns.
+    written to ``root_bar``. ``of_frame`` is Ψ̄, without entries where it is zero. ``columns`` are the points once more,
+    as columns.
     """
     n_points, stop, dtype = whitener.shape[0], first + count, whitener.dtype
-    full, diagonal, two = turned.shape[0] > 0, deviations.shape[0] > 0, dtype.type(2)
+    full, diagonal, two, c = turned.shape[0] > 0, deviations.shape[0] > 0, dtype.type(2), dtype.type(share)
     mean_bar, inner = products[n_points], np.zeros((n_points, n_points), dtype)
-    # Φ has the lower triangle of −ĀAᵀ = 2(I − S)G − 2A diag(e + s)Aᵀ − m m̄ᵀ and half of its diagonal
+    # Φ has the lower triangle of Ψ̄ − ĀAᵀ = Ψ̄ + 2(cI − S)G − 2A diag(e + cs)Aᵀ − m m̄ᵀ and half of its diagonal
     for i in range(first, n_points):
         own, row, m = inner[i], products[i], mean[i]
         shrunk = deviations[i] * deviations[i] if diagonal else dtype.type(0)
         for j in range(first, i + 1):
-            own[j] = two * (row[j] - (turned[i, j] if full else shrunk * row[j])) - m * mean_bar[j]
+            own[j] = two * (c * row[j] - (turned[i, j] if full else shrunk * row[j])) - m * mean_bar[j]
         if products_apart.shape[0] > 0:
             more = products_apart[i]
             for j in range(first, i + 1):
                 own[j] -= more[j]
+        if of_frame.shape[0] > 0:
+            for j in range(first, i + 1):
+                own[j] += of_frame[i, j]
         own[i] *= dtype.type(0.5)
         if diagonal and i < stop:
             root_bar[i] = two * deviations[i] * row[i]
-    # K̄_zz = −½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of ĀAᵀ; that is ½(H + Hᵀ), for which H = WᵀΦW will do
+    # K̄_zz = ½ L⁻ᵀ Σ L⁻¹, where Σ = Φ + Φᵀ; that is ½(H + Hᵀ), for which H = WᵀΦW will do
     gram_bar = np.zeros((n_points, count), dtype)
     multiply(pack_lower(inner[first:, first:]), whitener[first:], first, count, gram_bar[first:], 0)
     multiply(pack_lower_transposed(whitener), gram_bar, 0, count, gram_bar, 0)

@@ -1,0 +1,73 @@
+"""Machine code for :mod:`candid.linalg.relative`: products of triangles, of which only a triangle has a meaning.
+
+Each member of a crew takes every so many panels of columns: the first ones are longer than the last. What is above the
+diagonal of an argument is not read, and of a product not written.
+"""
+
+from __future__ import annotations
+
+from typing import no_type_check
+
+import numpy as np
+
+from candid.linalg.machine_code import compiled, kept_on_disk
+from candid.linalg.machine_products import (
+    multiply_part,
+    pack_lower,
+    pack_lower_transposed,
+    panel_width,
+    write_transpose,
+)
+
+__all__ = ["lower_times_lower", "lower_times_transposed", "transposed_times_lower"]
+
+
+@compiled
+@no_type_check
+def _lower_panel(x, first, count, panel):
+    """Columns of the lower triangle of X, from row ``first`` on."""
+    for k in range(first, x.shape[0]):
+        own, row, full = panel[k], x[k, first : first + count], min(k - first + 1, count)
+        for j in range(full):
+            own[j] = row[j]
+        for j in range(full, count):
+            own[j] = x.dtype.type(0)
+
+
+@kept_on_disk
+@no_type_check
+def lower_times_lower(lower, other, product, member, members):
+    """L M."""
+    n, width = lower.shape[0], panel_width(lower.itemsize)
+    factor, panel = pack_lower(lower), np.empty((n, width), lower.dtype)
+    for first in range(member * width, n, members * width):
+        count = min(width, n - first)
+        _lower_panel(other, first, count, panel)
+        multiply_part(factor, panel, 0, count, product, first, first, first, n)
+
+
+@kept_on_disk
+@no_type_check
+def lower_times_transposed(x, lower, product, member, members):
+    """X Lᵀ."""
+    n, width = lower.shape[0], panel_width(lower.itemsize)
+    factor, panel = pack_lower(x), np.empty((n, width), lower.dtype)
+    for first in range(member * width, n, members * width):
+        count = min(width, n - first)
+        write_transpose(lower, first, count, first + count, panel, 0)
+        for k in range(first + 1, first + count):
+            for j in range(k - first):
+                panel[k, j] = lower.dtype.type(0)
+        multiply_part(factor, panel, 0, count, product, first, first, 0, first + count)
+
+
+@kept_on_disk
+@no_type_check
+def transposed_times_lower(lower, x, product, member, members):
+    """Lᵀ X."""
+    n, width = lower.shape[0], panel_width(lower.itemsize)
+    factor, panel = pack_lower_transposed(lower), np.empty((n, width), lower.dtype)
+    for first in range(member * width, n, members * width):
+        count = min(width, n - first)
+        _lower_panel(x, first, count, panel)
+        multiply_part(factor, panel, 0, count, product, first, first, first, n)
