@@ -32,14 +32,14 @@ from candid.families.block_inputs import BlockInputs, many_rows
 from candid.families.row_blocks import GPs, Sums
 from candid.families.row_strips import make_passes
 from candid.kernels import Kernel, Stationary
-from candid.kernels.blocks import HalfGradients
+from candid.kernels.blocks import HalfGradients, PointFactors
 from candid.kernels.precision import full_precision
 from candid.kernels.stationary import known_lengthscale
 from candid.linalg import first_order
 from candid.linalg.crew import share_out
 from candid.weights import Delta, Diagonal, Full, Weights
 
-__all__ = ["FramedMoments", "blocks_pay", "blockwise_moments", "framed_moments", "pays"]
+__all__ = ["FramedMoments", "Prepared", "blocks_pay", "blockwise_moments", "framed_moments", "pays", "prepare"]
 
 
 def pays(kernel: Kernel, weights: Weights, x: Tensor, points: Tensor) -> bool:
@@ -52,6 +52,19 @@ def blocks_pay(kernel: Kernel, weights: Weights, n_rows: int, points: Tensor) ->
     return isinstance(weights, (Delta, Diagonal, Full)) and many_rows(kernel, n_rows, points)
 
 
+class Prepared(NamedTuple):
+    """What is needed of a kernel before its moments."""
+
+    lengthscale: Tensor
+    inputs: BlockInputs
+    factors: PointFactors
+
+    @property
+    def jitter(self) -> Tensor:
+        """That k(Z, Z) needed."""
+        return self.inputs.unfold(self.factors.jitter)
+
+
 class FramedMoments(NamedTuple):
     """Moments at unit amplitude, (…, n), and what may be made of the points' matrix besides."""
 
@@ -61,28 +74,37 @@ class FramedMoments(NamedTuple):
     frame: Tensor  # Ψ, (…, M, M); only for gradients
     lower: Tensor  # L, with anything above its diagonal
     whitener: Tensor  # L⁻¹
-    jitter: Tensor  # that k(Z, Z) needed
 
 
 def blockwise_moments(
     kernel: Stationary, weights: Weights, x: Tensor, points: Tensor, jitter: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mean, explained variance and spread (…, n) at unit amplitude, and the jitter that k(Z, Z) needed."""
-    moments = framed_moments(kernel, x, points, weights.mean, weights.loose_root(), jitter)
-    return moments.mean, moments.explained, moments.spread, moments.jitter
+    (prepared,) = prepare((kernel, x, points, jitter))
+    moments = framed_moments(prepared, x, points, weights.mean, weights.loose_root())
+    return moments.mean, moments.explained, moments.spread, prepared.jitter
 
 
-def framed_moments(
-    kernel: Kernel, x: Tensor, points: Tensor, mean: Tensor, root: Tensor | None, jitter: Tensor
-) -> FramedMoments:
-    """The same for q(v) = N(mean, R Rᵀ), with a root as :meth:`candid.weights.Weights.loose_root` gives it, and Ψ."""
-    assert isinstance(kernel, Stationary)
-    lengthscale = known_lengthscale(kernel)
-    inputs = BlockInputs.scale(kernel.profile, x, points, lengthscale)
-    factors = inputs.factorise(jitter)
+def prepare(*given: tuple[Kernel, Tensor, Tensor, Tensor]) -> list[Prepared]:
+    """For stationary kernels, each with its own rows, points and jitter; members of a crew take one each."""
+
+    def prepare_some(run: slice) -> list[tuple[BlockInputs, PointFactors]]:
+        inputs = [
+            (BlockInputs.scale(kernel.profile, x, points, lengthscale), jitter)  # pyright: ignore[reportArgumentType]
+            for lengthscale, (kernel, x, points, jitter) in zip(lengthscales[run], given[run], strict=True)
+        ]
+        return [(own, own.factorise(jitter)) for own, jitter in inputs]
+
+    lengthscales = [known_lengthscale(kernel) for kernel, *_ in given if isinstance(kernel, Stationary)]
+    parts = chain(*(share_out(prepare_some, len(given)) if len(given) > 1 else [prepare_some(slice(None))]))
+    return [Prepared(lengthscale, *part) for lengthscale, part in zip(lengthscales, parts, strict=True)]
+
+
+def framed_moments(prepared: Prepared, x: Tensor, points: Tensor, mean: Tensor, root: Tensor | None) -> FramedMoments:
+    """Moments for q(v) = N(mean, R Rᵀ), with a root as :meth:`candid.weights.Weights.loose_root` gives it, and Ψ."""
+    lengthscale, inputs, factors = prepared
     moments = _Blockwise.apply(inputs, factors.inverse, factors.slope, x, points, lengthscale, mean, root)
-    others = (inputs.unfold(part) for part in (factors.lower, factors.inverse, factors.jitter))
-    return FramedMoments(*moments, *others)  # pyright: ignore[reportGeneralTypeIssues]
+    return FramedMoments(*moments, inputs.unfold(factors.lower), inputs.unfold(factors.inverse))  # pyright: ignore[reportGeneralTypeIssues]
 
 
 class _Blockwise(torch.autograd.Function):

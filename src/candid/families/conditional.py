@@ -43,7 +43,7 @@ from torch import Tensor
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
 from candid.families.block_inputs import in_machine_code
-from candid.families.blockwise import blocks_pay, framed_moments, pays
+from candid.families.blockwise import blocks_pay, framed_moments, pays, prepare
 from candid.families.conditional_predictor import ConditionalPredictor, spread_squares
 from candid.families.means import Mean
 from candid.families.scaling import prior_variance
@@ -186,11 +186,12 @@ class Conditional(Sparse):
     def _evaluate_in_blocks(self, batch: Batch, seen: _Seen, seen_by_mean: _Seen) -> Evaluation:
         """Block by block of rows, of which only the moments are kept."""
         jitter, own_jitter = self.jitter.unbind(-1)
+        prepared, prepared_mean = prepare((*seen, jitter), (*seen_by_mean, own_jitter))
+        self._remember(prepared.jitter, prepared_mean.jitter)
         mean, root = self.weights.mean, self.weights.loose_root()
-        of_mean = framed_moments(*seen_by_mean, mean, root, own_jitter)
+        of_mean = framed_moments(prepared_mean, *seen_by_mean[1:], mean, root)
         # Where S = 0 there is nothing but what is explained.
-        of_covariance = framed_moments(*seen, torch.zeros_like(mean), None, jitter)
-        self._remember(of_covariance.jitter, of_mean.jitter)
+        of_covariance = framed_moments(prepared, *seen[1:], torch.zeros_like(mean), None)
         ratio = relative_root(of_covariance.whitener, of_mean.lower, of_covariance.frame, of_mean.frame)
         prior = prior_variance(seen.unit, seen.rows)
         marginal = self._marginal(batch.x, of_mean.mean, of_covariance.explained, of_mean.spread, prior)

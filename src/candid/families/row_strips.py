@@ -23,6 +23,11 @@ __all__ = ["make_passes"]
 
 T = TypeVar("T")
 
+# Rows of a tile are a part of that on every processor.
+LARGEST_TILE = 8
+# The first half of work on columns of triangles ends at 1 − ½^p of them.
+SHORTENING = 0.8
+
 
 def make_passes(gps: GPs, blocks: Blocks) -> Passes:
     """By machine code, where there is any, and a crew."""
@@ -99,21 +104,20 @@ class StripPasses(Passes):
         return None if gps.root is None else torch.from_numpy(root_bars)
 
     def _share_out_columns(self, work: Callable[..., None], own: Callable[[], T] | None = None) -> list[T]:
-        """``work(gp, first, count)`` for columns that add up to all of each GP; members have as many to do.
+        """``work(gp, first, count)`` for columns that add up to all of each GP; members have as much to do.
 
-        If members have something of their ``own``, ``work`` gets it, too. The columns of a single GP are so few that
-        sharing them out would take as long.
+        If members have something of their ``own``, ``work`` gets it, too. Columns of triangles are shorter towards the
+        end. They come in whole tiles.
         """
         size, members = self.gps.mean.shape[-1], crew_size()
+        shares = [1 - (1 - member / members) ** SHORTENING for member in range(members)]
+        edges = [round(size * share / LARGEST_TILE) * LARGEST_TILE for share in shares] + [size]
 
         def do_some(run: slice) -> T | None:
             its = () if own is None else (own(),)
-            for gp in range(run.start // members, -(-run.stop // members)):
-                first, stop = (
-                    size * (min(max(at, gp * members), (gp + 1) * members) - gp * members) // members
-                    for at in (run.start, run.stop)
-                )
-                work(gp, first, stop - first, *its)
+            for part in range(run.start, run.stop):
+                gp, member = divmod(part, members)
+                work(gp, edges[member], edges[member + 1] - edges[member], *its)
             return its[0] if its else None
 
         return share_out(do_some, len(self.gps.mean) * members)  # pyright: ignore[reportReturnType]

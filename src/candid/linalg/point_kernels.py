@@ -12,7 +12,13 @@ import numpy as np
 from candid.linalg.block_kernels import add_gradients, write_covariances
 from candid.linalg.machine_code import kept_on_disk
 from candid.linalg.machine_factors import factorise, invert
-from candid.linalg.machine_products import multiply, pack_lower, pack_lower_transposed
+from candid.linalg.machine_products import (
+    multiply,
+    multiply_part,
+    pack_lower,
+    pack_lower_transposed,
+    write_transpose,
+)
 
 __all__ = ["factorise_points", "finish_points", "scale_inputs", "turn_products", "write_turn"]
 
@@ -71,7 +77,8 @@ def write_turn(whitener, mean, deviations, root, share, turn, first, count):
         for i in range(n_points):
             for j in range(first, stop):
                 turn[i, j] = whitener[i, j]
-        multiply(pack_lower_transposed(root), turn, first, count, turn, first)
+        # In these columns of W there are only zeros above the first of them.
+        multiply_part(pack_lower_transposed(root), turn, first, count, turn, first, 0, first, n_points)
         multiply(pack_lower(root), turn, first, count, turn, first)
     for i in range(n_points):
         own, row, m = turn[i], whitener[i], mean[i]
@@ -87,25 +94,27 @@ def write_turn(whitener, mean, deviations, root, share, turn, first, count):
 @kept_on_disk
 @no_type_check
 def turn_products(root, products, turned, root_bar, first, count):
-    """Some columns of SG, written to ``turned``, and as many rows of R̄ = 2GR, for a full S.
+    """Some columns of SG on and below the diagonal, written to ``turned``, and as many rows of R̄ = 2GR, for a full S.
 
-    G, the first rows of ``products``, is complete on and below the diagonal only.
+    ``first`` is a row with which a tile starts. G, the first rows of ``products``, is complete on and below the diagonal
+    only.
     """
     n_points, stop, two = root.shape[0], first + count, root.dtype.type(2)
-    for i in range(n_points):
+    # What is above the diagonal of G is below it, too.
+    write_transpose(products, first, count, stop, turned, first)
+    for i in range(first, n_points):
         own, row = turned[i], products[i]
         for j in range(first, min(stop, i + 1)):
             own[j] = row[j]
-        for j in range(max(first, i + 1), stop):
-            own[j] = products[j, i]
     # RᵀG
     multiply(pack_lower_transposed(root), turned, first, count, turned, first)
+    write_transpose(turned[:, first:stop], 0, stop, count, root_bar[first:stop], 0)
     for i in range(first, stop):
         bar = root_bar[i]
         for j in range(i + 1):
-            bar[j] = two * turned[j, i]
+            bar[j] *= two
         bar[i + 1 :] = bar.dtype.type(0)
-    multiply(pack_lower(root), turned, first, count, turned, first)
+    multiply_part(pack_lower(root), turned, first, count, turned, first, first, 0, n_points)
 
 
 @kept_on_disk
