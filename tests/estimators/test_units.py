@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 import torch
@@ -108,3 +110,21 @@ def test_targets_that_are_not_standardised_may_be_far_from_zero(method, scale, o
     gp = make_gp(method, standardize=False, random_state=0, max_epochs=5, **options).fit(X, scale * y + offset)
     assert np.sqrt(np.mean((gp.predict(X) - scale * y - offset) ** 2)) < 0.07 * scale
     assert 0.03 * scale < gp.noise_ < 0.1 * scale
+
+
+@pytest.mark.parametrize("method", ["svgp", "loo-k", "exact"])
+def test_small_targets_want_to_be_standardised(method, table):
+    """The least noise is an absolute one; who brings y as it is hears of it."""
+    X, y = (part[:40] for part in table)
+    X = (X - X.mean(0)) / X.std(0)
+    small = 0.05 * (y - y.mean()) / y.std()
+    fit = {"random_state": 0, "verbose": False, "standardize": False}
+    with pytest.warns(UserWarning, match=r"standard deviation of 0\.05 only.*standardize=True"):
+        make_gp(method, **fit).fit(X, small)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_gp(method, **fit).fit(X, 4 * small)
+        make_gp(method, **fit | {"standardize": True}).fit(X, small)
+        make_gp(method, **fit | {"alpha": 1e-4}).fit(X, small)
+        # It varies by nothing at all, in a unit of its own.
+        make_gp(method, **fit).fit(X, np.ones(40))

@@ -20,6 +20,7 @@ from candid.estimators.observations import observe
 from candid.estimators.scaling import Standardizer
 from candid.estimators.table_predictor import TablePredictor
 from candid.kernels import Kernel, in_units
+from candid.likelihoods import NOISE_FLOOR
 
 __all__ = ["Fitted", "Setting", "add_rows", "add_rows_to_loaded", "fit_best", "reached"]
 
@@ -34,6 +35,8 @@ SMALLEST_NOISE = 1e-10
 FEWEST_ROWS = 20
 # Standard deviations whose squares are float64 numbers.
 LARGEST_SCALE = 1e150
+# Targets that vary less than so many deviations of the least noise that can be learned are badly told apart from noise.
+SMALL_TARGETS = 10.0
 
 
 class Budget:
@@ -234,6 +237,8 @@ def _scalings(estimator: Any, table: Table) -> tuple[Standardizer, Standardizer]
     """Of inputs and targets; those that are not real numbers stay what they are."""
     targets = Standardizer.identity(table.y.shape[1])
     if not estimator.standardize:
+        if estimator._real_targets and table.noise is None:
+            _warn_of_small_targets(Standardizer.fit(table.y, table.weight).scale)
         return Standardizer.identity(table.x.shape[1]), targets
     if estimator._real_targets:
         targets = Standardizer.fit(table.y, table.weight)
@@ -243,6 +248,18 @@ def _scalings(estimator: Any, table: Table) -> tuple[Standardizer, Standardizer]
                 "float64 number; give y in another unit"
             )
     return Standardizer.fit(table.x, table.weight), targets
+
+
+def _warn_of_small_targets(deviations: np.ndarray) -> None:
+    """Where the least noise that can be learned is much of what there is to learn."""
+    least = math.sqrt(NOISE_FLOOR)
+    if (deviations < SMALL_TARGETS * least).any():
+        warnings.warn(
+            f"y has a standard deviation of {deviations.min():.2g} only, and a standard deviation of the noise below "
+            f"{least:g} cannot be learned, so predictions will be too uncertain; use standardize=True, give y in a "
+            "smaller unit, or the variance of its noise as alpha",
+            stacklevel=5,
+        )
 
 
 def _hold_out(table: Table, fraction: float, seed: int) -> tuple[Table, Table | None]:

@@ -96,8 +96,8 @@ def write_turn(whitener, mean, deviations, root, share, turn, first, count):
 def turn_products(root, products, turned, root_bar, first, count):
     """Some columns of SG on and below the diagonal, written to ``turned``, and as many rows of R̄ = 2GR, for a full S.
 
-    ``first`` is a row with which a tile starts. G, the first rows of ``products``, is complete on and below the diagonal
-    only.
+    ``first`` is a row with which a tile starts. G, the first rows of ``products``, is complete on and below the
+    diagonal only.
     """
     n_points, stop, two = root.shape[0], first + count, root.dtype.type(2)
     # What is above the diagonal of G is below it, too.
