@@ -258,7 +258,7 @@ def _warn_of_small_targets(deviations: np.ndarray) -> None:
             f"y has a standard deviation of {deviations.min():.2g} only, and a standard deviation of the noise below "
             f"{least:g} cannot be learned, so predictions will be too uncertain; use standardize=True, give y in a "
             "smaller unit, or the variance of its noise as alpha",
-            stacklevel=5,
+            stacklevel=9,
         )
 
 

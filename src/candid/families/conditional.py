@@ -186,12 +186,13 @@ class Conditional(Sparse):
     def _evaluate_in_blocks(self, batch: Batch, seen: _Seen, seen_by_mean: _Seen) -> Evaluation:
         """Block by block of rows, of which only the moments are kept."""
         jitter, own_jitter = self.jitter.unbind(-1)
-        prepared, prepared_mean = prepare((*seen, jitter), (*seen_by_mean, own_jitter))
+        given = ((own.unit, own.rows, own.points, level) for own, level in ((seen, jitter), (seen_by_mean, own_jitter)))
+        prepared, prepared_mean = prepare(*given)
         self._remember(prepared.jitter, prepared_mean.jitter)
         mean, root = self.weights.mean, self.weights.loose_root()
-        of_mean = framed_moments(prepared_mean, *seen_by_mean[1:], mean, root)
+        of_mean = framed_moments(prepared_mean, seen_by_mean.rows, seen_by_mean.points, mean, root)
         # Where S = 0 there is nothing but what is explained.
-        of_covariance = framed_moments(prepared, *seen[1:], torch.zeros_like(mean), None)
+        of_covariance = framed_moments(prepared, seen.rows, seen.points, torch.zeros_like(mean), None)
         ratio = relative_root(of_covariance.whitener, of_mean.lower, of_covariance.frame, of_mean.frame)
         prior = prior_variance(seen.unit, seen.rows)
         marginal = self._marginal(batch.x, of_mean.mean, of_covariance.explained, of_mean.spread, prior)
