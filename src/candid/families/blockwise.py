@@ -103,11 +103,11 @@ def prepare(*given: tuple[Kernel, Tensor, Tensor, Tensor]) -> list[Prepared]:
 def framed_moments(prepared: Prepared, x: Tensor, points: Tensor, mean: Tensor, root: Tensor | None) -> FramedMoments:
     """Moments for q(v) = N(mean, R Rᵀ), with a root as :meth:`candid.weights.Weights.loose_root` gives it, and Ψ."""
     lengthscale, inputs, factors = prepared
-    *moments, frame = _Blockwise.apply(  # pyright: ignore[reportGeneralTypeIssues]
+    latent, explained, spread, frame = _Blockwise.apply(  # pyright: ignore[reportGeneralTypeIssues]
         inputs, factors.inverse, factors.slope, x, points, lengthscale, mean, root
     )
     lower, whitener = (inputs.unfold(part) for part in (factors.lower, factors.inverse))
-    return FramedMoments(*moments, frame, lower, whitener)
+    return FramedMoments(latent, explained, spread, frame, lower, whitener)
 
 
 class _Blockwise(torch.autograd.Function):
