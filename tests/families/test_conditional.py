@@ -368,6 +368,22 @@ def test_blocks_of_rows_are_all_rows(weights, kernel, size, machine_code, small_
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
 
 
+@whitenings
+@pytest.mark.parametrize("weights", ["full", "diagonal"])
+@pytest.mark.parametrize("size", [1, 2], ids=["crew of one", "crew of two"])
+def test_all_rows_in_a_crew(weights, whiten, size):
+    """As in small steps."""
+    rows = random_rows(25, n_outputs=2, seed=34)
+    problem = conditional_problem(rows, weights, n_points=6, whiten=whiten, seed=35)
+    found = []
+    for own in (None, size):
+        with crew(own):
+            loss = problem.loss(rows.whole())
+            found.append([loss, *torch.autograd.grad(loss, list(problem.parameters()), allow_unused=True)])
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-9)
+
+
 def test_what_a_crew_can_share_out(small_blocks):
     """Rows whose features nobody else needs, by machine code, and no network."""
     rows = random_rows(25, seed=33)

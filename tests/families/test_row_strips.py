@@ -7,12 +7,14 @@ import torch
 
 pytest.importorskip("numba")
 
+from candid.families.blockwise import blockwise_moments
 from candid.families.row_blocks import GPs, Sums, TorchPasses
-from candid.families.row_strips import StripPasses, make_passes
-from candid.kernels import profiles
+from candid.families.row_strips import StripPasses, column_edges, make_passes
+from candid.kernels import make_kernel, profiles
 from candid.kernels.blocks import scaled_blocks
 from candid.linalg import without_machine_code
 from candid.linalg.crew import crew
+from candid.weights import WEIGHTS
 
 # So many that strips, panels and tiles have edges.
 N_GPS, N_POINTS, N_ROWS, N_FEATURES = 2, 61, 1103, 5
@@ -81,3 +83,29 @@ def test_who_is_asked(draw):
     assert isinstance(make_passes(gps, blocks), TorchPasses)
     with crew(1):
         assert isinstance(make_passes(gps, blocks), StripPasses)
+
+
+@pytest.mark.parametrize("size", range(1, 60))
+def test_columns_of_members(size):
+    for members in range(1, 17):
+        edges = column_edges(size, members)
+        assert edges == sorted(edges)
+        assert (edges[0], edges[-1], len(edges)) == (0, size, members + 1)
+
+
+@pytest.mark.parametrize("n_points", [1, 7, 8, 9, 17])
+@pytest.mark.parametrize("size", [3, 4], ids=["crew of three", "crew of four"])
+@pytest.mark.parametrize("later", [True, False], ids=["still there", "gone when gradients are asked for"])
+def test_members_with_nothing_to_do(n_points, size, later, draw):
+    kernel = make_kernel("matern52", 2, batch_shape=(1,)).double()
+    weights = WEIGHTS["full"](n_points, (1,)).double()
+    x, points = draw(30, 2), draw(1, n_points, 2).requires_grad_()
+    found = []
+    for own in (None, size):
+        with crew(own):
+            moments = blockwise_moments(kernel.unit, weights, x, points, torch.full((1,), 1e-6).double())
+        with crew(own if later else None):
+            value = sum((k + 1) * part.sin().sum() for k, part in enumerate(moments[:3]))
+            found.append(torch.autograd.grad(value, [points, *weights.parameters()]))
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.nn.functional import pad
 
 pytest.importorskip("numba")
 
 from candid.kernels import blocks, profiles
-from candid.kernels.blocks import make_blocks
+from candid.kernels.blocks import CompiledBlocks, TorchBlocks, can_compile_blocks
+from candid.kernels.compiled import COMPILED
 from candid.linalg import without_machine_code
 
 PROFILES = {
@@ -27,6 +29,14 @@ def inputs(request, draw):
     a, b = draw(n_gps, n_points, n_features), draw(n_gps, n_rows, n_features)
     b[:, 0] = a[:, 0]
     return a, b
+
+
+def make_blocks(profile, a, b):
+    """Those of points and rows that are scaled already, and may differ between GPs."""
+    if not can_compile_blocks(profile, a):
+        return TorchBlocks(profile, a, b)
+    a, b = (pad(values, (0, -a.shape[-1] % 4)) for values in (a, b))
+    return CompiledBlocks(COMPILED[profile].number, a, b.mT.contiguous(), a.mT.contiguous())
 
 
 def both_ways(profile, a, b):

@@ -11,8 +11,10 @@ from candid.linalg import crew as crew_module
 from candid.linalg.crew import crew, crew_size, share_out
 
 
-def blas_threads() -> set[int]:
-    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+def blas_threads(of_process: bool = False) -> set[int]:
+    """Of all libraries, or only of those whose number of threads is not each thread's own."""
+    libraries = (library for library in threadpool_info() if library["user_api"] == "blas")
+    return {own["num_threads"] for own in libraries if not (of_process and own["threading_layer"] == "openmp")}
 
 
 @pytest.fixture(autouse=True)
@@ -122,9 +124,30 @@ def test_a_crew_that_is_busy_does_not_keep_others_waiting():
     assert found == [[slice(0, 1), slice(1, 2)]]
 
 
+def test_blas_has_its_threads_again_when_the_last_crew_is_over():
+    before, begun, may_end = blas_threads(of_process=True), threading.Event(), threading.Event()
+
+    def wait() -> None:
+        with crew(1):
+            begun.set()
+            assert may_end.wait(30)
+
+    other = threading.Thread(target=wait)
+    with crew(1):
+        other.start()
+        assert begun.wait(30)
+    try:
+        assert blas_threads(of_process=True) == {1}
+    finally:
+        may_end.set()
+        other.join()
+    assert blas_threads(of_process=True) == before
+
+
 def test_after_an_interruption_others_take_over(monkeypatch):
     """What a member hands in late must not be taken for the result of the next task."""
-    may_end = threading.Event()
+    before, may_end = threading.enumerate(), threading.Event()
+    monkeypatch.setattr(crew_module, "_crews", {})
 
     def interrupt(member):
         raise KeyboardInterrupt
@@ -134,5 +157,11 @@ def test_after_an_interruption_others_take_over(monkeypatch):
             patch.setattr(crew_module._Member, "end", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 share_out(lambda run: run.start and may_end.wait(30) and "late", 2)
+        (interrupted,) = (
+            thread for thread in threading.enumerate() if thread.name == "candid" and thread not in before
+        )
         may_end.set()
         assert share_out(lambda run: run.start, 2) == [0, 1]
+        # Nobody waits for ever for a task that does not come.
+        interrupted.join(30)
+        assert not interrupted.is_alive()

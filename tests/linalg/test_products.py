@@ -67,6 +67,11 @@ def test_products_that_are_added(way, batch, alpha, beta):
     torch.testing.assert_close(found, expected, **TOLERANCE)
 
 
+def test_a_total_of_which_nothing_is_left_may_hold_anything(way):
+    x, y, total = torch.randn(7, 5), torch.randn(5, 6), torch.full((7, 6), torch.nan)
+    torch.testing.assert_close(add_product(total, x, y, beta=0.0), x @ y, **TOLERANCE)
+
+
 @pytest.mark.parametrize("sizes", [(0, 4, 3), (4, 0, 3), (4, 3, 0)], ids=str)
 def test_nothing_to_multiply(way, sizes):
     rows, inner, columns = sizes

@@ -75,30 +75,26 @@ def test_the_root_alone_has_the_same_gradients(shape, size, draw):
         torch.testing.assert_close(0.5 * inverse.mT @ whole @ inverse, expected_bar)
 
 
+@pytest.mark.parametrize("size", [None, 1, 2], ids=["no crew", "crew of one", "crew of two"])
 @pytest.mark.parametrize("jitters", [(0.0, 0.0), (1e-2, 1e-3)])
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
-def test_values_and_gradients_are_those_of_autograd(shape, jitters, draw):
+def test_values_and_gradients_are_those_of_autograd(shape, jitters, size, draw):
     batch, m, n = shape
     grams = [covariance(draw(*batch, m, m)).requires_grad_() for _ in range(2)]
     crosses = [draw(*batch, m, n).requires_grad_() for _ in range(2)]
     arguments = (grams[0], crosses[0], jitters[0], grams[1], crosses[1], jitters[1])
-    pair, theirs = whiten_pair(*arguments), by_autograd(*arguments)
-    ours = parts_of(pair)
+    with crew(size):
+        pair = whiten_pair(*arguments)
+    ours, theirs = parts_of(pair), by_autograd(*arguments)
     assert pair.first_factor.jitter.shape == pair.second_factor.jitter.shape == batch
     assert torch.equal(pair.root, pair.root.tril())
     pulls = [draw(*part.shape) for part in ours]
     learned = (*grams, *crosses)
+    kept = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
     for chosen in ((0,), (1,), (2,), (0, 1, 2)):
-        found, expected = (
-            torch.autograd.grad(
-                sum((pulls[k] * parts[k]).sum() for k in chosen),
-                learned,
-                retain_graph=True,
-                allow_unused=True,
-                materialize_grads=True,
-            )
-            for parts in (ours, theirs)
-        )
+        with crew(size):
+            found = torch.autograd.grad(sum((pulls[k] * ours[k]).sum() for k in chosen), learned, **kept)
+        expected = torch.autograd.grad(sum((pulls[k] * theirs[k]).sum() for k in chosen), learned, **kept)
         for position in (2, 3):
             torch.testing.assert_close(found[position], expected[position])
         for position in (0, 1):

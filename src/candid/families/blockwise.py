@@ -125,7 +125,8 @@ class _Blockwise(torch.autograd.Function):
         with full_precision(x.device):
             kept = share_out(evaluate_some, len(parts))
         ctx.parts, ctx.passes = parts, passes
-        ctx.save_for_backward(slope, lengthscale, *chain(*kept))
+        # The weights only to notice if somebody has changed them.
+        ctx.save_for_backward(slope, lengthscale, mean, root, *chain(*kept))
         # Nobody reads Ψ: a single number stands for all of its entries.
         frame = unfold(slope.new_ones(1, 1, 1).expand_as(slope))
         return *moments.view(3, *inputs.batch, -1), frame
@@ -135,7 +136,7 @@ class _Blockwise(torch.autograd.Function):
     def backward(
         ctx, of_mean: Tensor | None, of_explained: Tensor | None, of_spread: Tensor | None, of_frame: Tensor | None
     ):  # pyright: ignore[reportIncompatibleMethodOverride]
-        (slope, lengthscale, *kept), passes, inputs = ctx.saved_tensors, ctx.passes, ctx.inputs
+        (slope, lengthscale, _, _, *kept), passes, inputs = ctx.saved_tensors, ctx.passes, ctx.inputs
         gps, blocks, unfold = passes.gps, inputs.blocks, inputs.unfold
         n_gps, n_rows = len(gps.mean), blocks.columns.shape[-1]
         of_mean, of_spread = (slope.new_zeros(n_gps, n_rows) if grad is None else grad for grad in (of_mean, of_spread))
@@ -159,5 +160,5 @@ class _Blockwise(torch.autograd.Function):
             root_bar = passes.finish(pull, sums, of_frame, slope, total)
         return (
             *(None, None, None, *inputs.gradients(total, lengthscale)),
-            *(unfold(sums.mean_bar), None if root_bar is None else unfold(root_bar)),
+            *(unfold(sums.mean_bar.clone()), None if root_bar is None else unfold(root_bar)),
         )

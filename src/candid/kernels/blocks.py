@@ -13,7 +13,6 @@ from typing import NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
 from candid.kernels.compiled import COMPILED
 from candid.kernels.gram import (
@@ -27,7 +26,7 @@ from candid.kernels.gram import (
 )
 from candid.kernels.profiles import Profile
 from candid.linalg import cholesky, machine_code_takes
-from candid.linalg.blas import factorisation
+from candid.linalg.blas import counts_in_ints, factorisation
 from candid.linalg.crew import crew_size
 from candid.linalg.triangular import inverse_of
 
@@ -38,7 +37,6 @@ __all__ = [
     "PointFactors",
     "TorchBlocks",
     "can_compile_blocks",
-    "make_blocks",
     "scaled_blocks",
 ]
 
@@ -133,16 +131,6 @@ def scaled_blocks(profile: Profile, points: Tensor, x: Tensor, lengthscale: Tens
     return TorchBlocks(profile, a, b)  # pyright: ignore[reportArgumentType]
 
 
-def make_blocks(profile: Profile, a: Tensor, b: Tensor) -> Blocks:
-    """Those of scaled points and rows (GP, n, D), by machine code if possible."""
-    if can_compile_blocks(profile, a):
-        whole = (0, -a.shape[-1] % 4)
-        a, b = (pad(values, whole) if whole[1] else values for values in (a, b))
-        columns, own_columns = (values.mT.contiguous() for values in (b, a))
-        return CompiledBlocks(COMPILED[profile].number, a.contiguous(), columns, own_columns)
-    return TorchBlocks(profile, a, b)
-
-
 def can_compile_blocks(profile: Profile, points: Tensor) -> bool:
     """Whether machine code knows the kernel, and can read such points."""
     return profile in COMPILED and machine_code_takes(points) and points.shape[-1] <= MOST_FEATURES
@@ -173,7 +161,7 @@ class CompiledBlocks(Blocks):
         return CompiledBlocks(compiled.number, a, columns, own_columns)
 
     def factorise(self, gps: slice, jitter: Tensor) -> PointFactors:
-        if not crew_size():
+        if not (crew_size() and counts_in_ints()):
             return super().factorise(gps, jitter)
         from candid.linalg.point_kernels import factorise_points
 

@@ -21,7 +21,7 @@ from candid.linalg.crew import crew_size
 from candid.linalg.plain import is_plain
 from candid.linalg.products import onednn_takes
 
-__all__ = ["blas_takes", "factorisation", "multiply_by_lower"]
+__all__ = ["blas_takes", "counts_in_ints", "factorisation", "multiply_by_lower"]
 
 # Multiplications of full matrices beyond which oneDNN, where it has wider instructions, is faster with parts of them.
 MOST_WORK = 2**25
@@ -31,7 +31,7 @@ LETTERS = {torch.float32: ("s", ctypes.c_float), torch.float64: ("d", ctypes.c_d
 
 def blas_takes(lower: Tensor, x: Tensor) -> bool:
     """Whether these are matrices for it, and there is a crew: without one torch has several threads for a product."""
-    suited = is_plain(lower) and 1 in lower.stride()[-2:] and _counts_in_ints()
+    suited = is_plain(lower) and 1 in lower.stride()[-2:] and counts_in_ints()
     return crew_size() > 0 and suited and not onednn_takes(lower, x, MOST_WORK)
 
 
@@ -77,7 +77,7 @@ def _published(name: str) -> tuple[Any, bytes]:
 
 
 @cache
-def _counts_in_ints() -> bool:
+def counts_in_ints() -> bool:
     """Whether numbers of rows are C's int, as in all builds of SciPy that are published."""
     return b"char *, int *, int *" in _published("strmm")[1]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar, copy_context
 from functools import cache
 from itertools import pairwise
@@ -42,7 +42,7 @@ def crew(size: int | None) -> Iterator[None]:
     before, token = torch.get_num_threads(), _size.set(size)
     torch.set_num_threads(1)
     try:
-        with _blas().limit(limits=1):
+        with _one_thread_for_all, _blas(of_process=False).limit(limits=1):
             yield
     finally:
         torch.set_num_threads(before)
@@ -108,7 +108,9 @@ class _Members:
             outcomes = [_outcome(first), *(member.end() for member in self._members)]
         except BaseException:
             # Interrupted while somebody was at work, who would hand in late what nobody waits for: others take over.
-            _members.cache_clear()
+            _dismiss(self)
+            for member in self._members:
+                member.leave()
             raise
         for _, error in outcomes:
             if error is not None:
@@ -119,6 +121,7 @@ class _Members:
 class _Member:
     def __init__(self) -> None:
         self._task: Callable[[], Any] | None = None
+        self._leaving = False
         self._result: tuple[Any, BaseException | None] = None, None
         self._begun, self._ended = Lock(), Lock()
         for lock in (self._begun, self._ended):
@@ -129,6 +132,13 @@ class _Member:
         self._task = task
         self._begun.release()
 
+    def leave(self) -> None:
+        """Once the task at hand, if there is one, is done."""
+        self._leaving = True
+        with suppress(RuntimeError):
+            # It waits, or is about to begin.
+            self._begun.release()
+
     def end(self) -> tuple[Any, BaseException | None]:
         self._ended.acquire()
         outcome, self._result = self._result, (None, None)
@@ -137,6 +147,8 @@ class _Member:
     def _live(self) -> None:
         while True:
             self._begun.acquire()
+            if self._leaving:
+                return
             assert self._task is not None
             # What a task refers to is not kept until the next one.
             self._result, self._task = _outcome(self._task), None
@@ -151,10 +163,20 @@ def _outcome(task: Callable[[], T]) -> tuple[Any, BaseException | None]:
         return None, error
 
 
-@cache
+# By their number and the process: a forked one has none of its parent's.
+_crews: dict[tuple[int, int], _Members] = {}
+
+
 def _members(number: int, process: int) -> _Members:
-    """For as long as the process lives; a forked one has none of its parent's."""
-    return _Members(number)
+    """For as long as the process lives, or until somebody interrupts them."""
+    found = _crews.get((number, process))
+    return found or _crews.setdefault((number, process), _Members(number))
+
+
+def _dismiss(members: _Members) -> None:
+    for key, own in list(_crews.items()):
+        if own is members:
+            _crews.pop(key, None)
 
 
 @cache
@@ -164,8 +186,32 @@ def threads_of_our_own(number: int, process: int) -> ThreadPoolExecutor:
 
 
 @cache
-def _blas() -> ThreadpoolController:
-    """The libraries that NumPy and SciPy have brought."""
+def _blas(of_process: bool) -> ThreadpoolController:
+    """The libraries that NumPy, SciPy and faiss have brought: a number of threads is each thread's own with OpenMP."""
     import scipy.linalg  # noqa: F401
 
-    return ThreadpoolController().select(user_api="blas")
+    libraries = ThreadpoolController().select(user_api="blas")
+    layers = {library["threading_layer"] for library in libraries.info()}
+    return libraries.select(threading_layer=[layer for layer in layers if (layer != "openmp") == of_process])
+
+
+class _OneThreadForAll:
+    """Where the number of threads is that of the process: from the first crew that is at work to the last one."""
+
+    def __init__(self) -> None:
+        self._lock, self._crews, self._limit = Lock(), 0, None
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._crews:
+                self._limit = _blas(of_process=True).limit(limits=1)
+            self._crews += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._lock:
+            self._crews -= 1
+            if not self._crews and self._limit is not None:
+                self._limit.restore_original_limits()
+
+
+_one_thread_for_all = _OneThreadForAll()

@@ -29,7 +29,7 @@ def divergence_from_standard(
 class _Divergence(torch.autograd.Function):
     @staticmethod
     def forward(ctx, mean: Tensor, root: Tensor) -> Tensor:
-        ctx.by_machine = machine_code_takes(root.detach())
+        ctx.by_machine = machine_code_takes(root.detach()) and mean.shape == root.shape[:-1]
         if ctx.by_machine:
             ctx.save_for_backward(mean, root)
             return _by_machine(mean.detach(), root.detach())

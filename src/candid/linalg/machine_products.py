@@ -2,7 +2,8 @@
 
 They are made tile by tile (:mod:`candid.linalg.machine_tiles`). What tiles read is stored anew, one number after the
 other: a left factor by :func:`pack_lower` and its like, once for many products, and of the right one each panel, which
-has as many columns as a tile. Zeros of triangles are left out.
+has as many columns as a tile. Zeros of triangles are left out. Entries of a row are next to each other in every matrix,
+but rows may be any distance apart.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ def multiply(factor, x, first, count, out, at):
 
     These may be the columns of X themselves. Further rows of X and ``out`` are left alone.
     """
-    multiply_part(factor, x, first, count, out, at, 0, 0, factor[1][-1, 1])
+    if factor[2] > 0:
+        multiply_part(factor, x, first, count, out, at, 0, 0, factor[1][-1, 1])
 
 
 @compiled

@@ -56,7 +56,10 @@ def add_product(
     """total ← β·total + α·X Y, of one GP or of several."""
     if not onednn_takes(x, y):
         return (total.addmm_ if total.dim() == 2 else total.baddbmm_)(x, y, alpha=alpha, beta=beta)
-    if beta != 1.0:
+    if beta == 0.0:
+        # Whatever it holds, as torch has it.
+        total.zero_()
+    elif beta != 1.0:
         total.mul_(beta)
     _for_each(lambda own, left, right: own.add_(_multiply(left, right), alpha=alpha), total, x, y)
     return total

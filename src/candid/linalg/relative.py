@@ -216,7 +216,7 @@ def _in_crew(*factors: Tensor) -> bool:
 def _by_machine(multiply: Callable[..., None], one: Tensor, other: Tensor) -> Tensor:
     """A product that is a lower triangle; members of a crew take some of its columns each."""
     product, members = torch.zeros_like(other, memory_format=torch.contiguous_format), crew_size()
-    parts = (values.detach().reshape(-1, *values.shape[-2:]).numpy() for values in (one, other, product))
+    parts = (values.detach().reshape(-1, *values.shape[-2:]).contiguous().numpy() for values in (one, other, product))
     for matrices in zip(*parts, strict=True):
         share_out(lambda run, own=matrices: multiply(*own, run.start, members), members)
     return product

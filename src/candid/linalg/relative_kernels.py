@@ -1,7 +1,7 @@
 """Machine code for :mod:`candid.linalg.relative`: products of triangles, of which only a triangle has a meaning.
 
 Each member of a crew takes every so many panels of columns: the first ones are longer than the last. What is above the
-diagonal of an argument is not read, and of a product not written.
+diagonal of an argument is not read, and of a product it has no meaning. Matrices are stored row after row.
 """
 
 from __future__ import annotations
