@@ -49,67 +49,60 @@ def _empty_pack(n_rows, depth, dtype):
 @no_type_check
 def pack(matrix):
     """A matrix as a left factor."""
-    (n_rows, depth), nothing = matrix.shape, matrix.dtype.type(0)
-    tiles, reach = _empty_pack(n_rows, depth, matrix.dtype)
-    for tile in range(tiles.shape[0]):
-        own, start = tiles[tile], tile * ROWS
-        reach[tile, 0], reach[tile, 1] = 0, depth
-        for row in range(ROWS):
-            for k in range(depth):
-                own[k * ROWS + row] = matrix[start + row, k] if start + row < n_rows else nothing
-    return tiles, reach, n_rows
+    return _pack(matrix, False)
 
 
 @compiled
 @no_type_check
 def pack_lower(lower):
-    """A lower triangle L as a left factor; what is above its diagonal is not read."""
-    n, nothing = lower.shape[0], lower.dtype.type(0)
-    tiles, reach = _empty_pack(n, n, lower.dtype)
-    for tile in range(tiles.shape[0]):
-        own, start = tiles[tile], tile * ROWS
-        stop = min(start + ROWS, n)
-        reach[tile, 0], reach[tile, 1] = 0, stop
-        for row in range(ROWS):
-            i = start + row
-            length = i + 1 if i < n else 0
-            for k in range(length):
-                own[k * ROWS + row] = lower[i, k]
-            for k in range(length, stop):
-                own[k * ROWS + row] = nothing
-    return tiles, reach, n
-
-
-@compiled
-@no_type_check
-def pack_lower_transposed(lower):
-    """Lᵀ as a left factor; what is above the diagonal of L is not read."""
-    n, nothing = lower.shape[0], lower.dtype.type(0)
-    tiles, reach = _empty_pack(n, n, lower.dtype)
-    for tile in range(tiles.shape[0]):
-        own, start = tiles[tile], tile * ROWS
-        reach[tile, 0], reach[tile, 1] = start, n
-        for k in range(start, n):
-            row, at, full = lower[k], (k - start) * ROWS, min(k - start + 1, ROWS)
-            for i in range(full):
-                own[at + i] = row[start + i]
-            for i in range(full, ROWS):
-                own[at + i] = nothing
-    return tiles, reach, n
+    """A lower triangle as a left factor; what is above its diagonal is not read."""
+    return _pack(lower, True)
 
 
 @compiled
 @no_type_check
 def pack_transposed(matrix, n):
     """The transpose of the first n rows and columns of a matrix as a left factor."""
+    return _pack_transposed(matrix, n, False)
+
+
+@compiled
+@no_type_check
+def pack_lower_transposed(lower):
+    """Lᵀ as a left factor; what is above the diagonal of L is not read."""
+    return _pack_transposed(lower, lower.shape[0], True)
+
+
+@compiled
+@no_type_check
+def _pack(matrix, triangle):
+    (n_rows, depth), nothing = matrix.shape, matrix.dtype.type(0)
+    tiles, reach = _empty_pack(n_rows, depth, matrix.dtype)
+    for tile in range(tiles.shape[0]):
+        own, start = tiles[tile], tile * ROWS
+        stop = min(start + ROWS, n_rows) if triangle else depth
+        reach[tile, 0], reach[tile, 1] = 0, stop
+        for row in range(ROWS):
+            i = start + row
+            length = 0 if i >= n_rows else i + 1 if triangle else depth
+            for k in range(length):
+                own[k * ROWS + row] = matrix[i, k]
+            for k in range(length, stop):
+                own[k * ROWS + row] = nothing
+    return tiles, reach, n_rows
+
+
+@compiled
+@no_type_check
+def _pack_transposed(matrix, n, triangle):
     nothing = matrix.dtype.type(0)
     tiles, reach = _empty_pack(n, n, matrix.dtype)
     for tile in range(tiles.shape[0]):
         own, start = tiles[tile], tile * ROWS
-        reach[tile, 0], reach[tile, 1] = 0, n
-        full = min(n - start, ROWS)
-        for k in range(n):
-            row, at = matrix[k], k * ROWS
+        begin, most = start if triangle else 0, min(n - start, ROWS)
+        reach[tile, 0], reach[tile, 1] = begin, n
+        for k in range(begin, n):
+            row, at, full = matrix[k], (k - begin) * ROWS, min(k - start + 1, most) if triangle else most
             for i in range(full):
                 own[at + i] = row[start + i]
             for i in range(full, ROWS):

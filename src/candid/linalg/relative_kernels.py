@@ -22,27 +22,34 @@ from candid.linalg.machine_products import (
 __all__ = ["lower_times_lower", "lower_times_transposed", "transposed_times_lower"]
 
 
-@compiled
-@no_type_check
-def _lower_panel(x, first, count, panel):
-    """Columns of the lower triangle of X, from row ``first`` on."""
-    for k in range(first, x.shape[0]):
-        own, row, full = panel[k], x[k, first : first + count], min(k - first + 1, count)
-        for j in range(full):
-            own[j] = row[j]
-        for j in range(full, count):
-            own[j] = x.dtype.type(0)
-
-
 @kept_on_disk
 @no_type_check
 def lower_times_lower(lower, other, product, member, members):
     """L M."""
-    n, width = lower.shape[0], panel_width(lower.itemsize)
-    factor, panel = pack_lower(lower), np.empty((n, width), lower.dtype)
+    _multiply_lower(pack_lower(lower), other, product, member, members)
+
+
+@kept_on_disk
+@no_type_check
+def transposed_times_lower(lower, x, product, member, members):
+    """Lᵀ X."""
+    _multiply_lower(pack_lower_transposed(lower), x, product, member, members)
+
+
+@compiled
+@no_type_check
+def _multiply_lower(factor, x, product, member, members):
+    """What is on and below the diagonal of the product of a left factor with the lower triangle of X."""
+    n, width = x.shape[0], panel_width(x.itemsize)
+    panel = np.empty((n, width), x.dtype)
     for first in range(member * width, n, members * width):
         count = min(width, n - first)
-        _lower_panel(other, first, count, panel)
+        for k in range(first, n):
+            own, row, full = panel[k], x[k, first : first + count], min(k - first + 1, count)
+            for j in range(full):
+                own[j] = row[j]
+            for j in range(full, count):
+                own[j] = x.dtype.type(0)
         multiply_part(factor, panel, 0, count, product, first, first, first, n)
 
 
@@ -59,15 +66,3 @@ def lower_times_transposed(x, lower, product, member, members):
             for j in range(k - first):
                 panel[k, j] = lower.dtype.type(0)
         multiply_part(factor, panel, 0, count, product, first, first, 0, first + count)
-
-
-@kept_on_disk
-@no_type_check
-def transposed_times_lower(lower, x, product, member, members):
-    """Lᵀ X."""
-    n, width = lower.shape[0], panel_width(lower.itemsize)
-    factor, panel = pack_lower_transposed(lower), np.empty((n, width), lower.dtype)
-    for first in range(member * width, n, members * width):
-        count = min(width, n - first)
-        _lower_panel(x, first, count, panel)
-        multiply_part(factor, panel, 0, count, product, first, first, first, n)
