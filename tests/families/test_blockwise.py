@@ -109,6 +109,17 @@ def test_blocks_are_as_many_for_each_member():
     assert rows == [(gp, row) for gp in range(3) for row in range(18)]
 
 
+def test_long_blocks_are_whole_panels(monkeypatch):
+    monkeypatch.setattr(block_inputs, "BLOCK", 2000)
+    family = random_family("full", "matern52", 2, 5, 4)
+    x = torch.randn(1000, 4, dtype=torch.float64)
+    inputs = BlockInputs.scale(family.kernel.unit.profile, x, family.points, family.kernel.unit.lengthscale.value)
+    ours = [rows for gp, rows in inputs.parts() if gp == 1]
+    assert len(ours) > 1
+    assert all(rows.start % block_inputs.PANEL == 0 for rows in ours)
+    assert [row for rows in ours for row in range(1000)[rows]] == list(range(1000))
+
+
 def test_what_a_crew_can_share_out(both_ways):
     """Rows that are many for the points, of layers or of several GPs, or by machine code, and no network."""
     rows = random_rows(25, n_features=3)

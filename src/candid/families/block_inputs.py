@@ -20,6 +20,8 @@ __all__ = ["BlockInputs", "in_machine_code", "many_rows"]
 # if they are, by machine code or by torch.
 BLOCK = 2**20
 LEAST, LEAST_COMPILED_ROWS, LEAST_ROWS = 2**16, 1.5, 3
+# Rows that products inside machine code take together, or a multiple.
+PANEL = 48
 
 
 def many_rows(kernel: Kernel, n_rows: int, points: Tensor) -> bool:
@@ -69,7 +71,9 @@ class BlockInputs:
         count = max(1, round(n_points * n_rows / BLOCK))
         while n_gps * count % max(crew_size(), 1):
             count += 1
-        edges = [n_rows * number // count for number in range(count + 1)]
+        # Blocks of whole panels, where they have several.
+        whole = PANEL if n_rows >= 2 * PANEL * count else 1
+        edges = [*(round(n_rows * number / count / whole) * whole for number in range(count)), n_rows]
         return [(gp, slice(*pair)) for gp in range(n_gps) for pair in pairwise(edges)]
 
     def unfold(self, values: Tensor) -> Tensor:

@@ -106,22 +106,23 @@ class StripPasses(Passes):
     def _share_out_columns(self, work: Callable[..., None], own: Callable[[], T] | None = None) -> list[T]:
         """``work(gp, first, count)`` for columns that add up to all of each GP; members have about as much to do.
 
-        If members have something of their ``own``, ``work`` gets it, too. Columns of triangles are shorter towards the
-        end. They come in whole tiles.
+        If members have something of their ``own``, ``work`` gets it, too. As many GPs as possible are not cut. Columns
+        of triangles are shorter towards the end. They come in whole tiles.
         """
-        members = max(crew_size(), 1)
-        edges = column_edges(self.gps.mean.shape[-1], members)
+        (n_gps, size), members = self.gps.mean.shape, max(crew_size(), 1)
+        edges, whole = column_edges(size, members), n_gps // members
 
         def do_some(run: slice) -> T | None:
             its = () if own is None else (own(),)
-            for part in range(run.start, run.stop):
-                gp, member = divmod(part, members)
+            for member in range(run.start, run.stop):
+                for gp in range(member * whole, (member + 1) * whole):
+                    work(gp, 0, size, *its)
                 first, stop = edges[member : member + 2]
-                if first < stop:
+                for gp in range(members * whole, n_gps if first < stop else 0):
                     work(gp, first, stop - first, *its)
             return its[0] if its else None
 
-        return share_out(do_some, len(self.gps.mean) * members)  # pyright: ignore[reportReturnType]
+        return share_out(do_some, members)  # pyright: ignore[reportReturnType]
 
     @cached_property
     def _normals(self) -> list[tuple[np.ndarray, ...]]:
