@@ -58,11 +58,11 @@ def test_strips_and_blocks_agree(weights, apart, size, dtype, draw):
         of_explained[:, ::7] = 0.0
     pulls = (of_mean, of_explained, of_spread)
     with crew(size):
-        found = all_passes(make_passes, pulls, weights, lambda *shape: random_like(draw, shape), dtype)
+        found = all_passes(make_passes, pulls, weights, random_like, dtype)
     with without_machine_code():
         expected = all_passes(
             lambda gps, blocks: TorchPasses(gps.cut(), blocks),
-            pulls, weights, lambda *shape: random_like(draw, shape), torch.float64,
+            pulls, weights, random_like, torch.float64,
         )  # fmt: skip
     for one, other in zip(found, expected, strict=True):
         if other is None:
@@ -72,7 +72,7 @@ def test_strips_and_blocks_agree(weights, apart, size, dtype, draw):
             torch.testing.assert_close(one.double() / scale, other / scale, **TOLERANCES[dtype])
 
 
-def random_like(draw, shape):
+def random_like(*shape):
     """The same numbers whenever that shape is asked for."""
     return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(sum(shape)))
 

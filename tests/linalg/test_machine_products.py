@@ -27,8 +27,6 @@ SHAPES = [(1, 1), (3, 5), (19, 53), (52, 131)]
 @pytest.fixture(scope="module", params=PROCESSORS)
 def room(request):
     """The module as such a processor loads it: what is compiled here emulates instructions that are not there."""
-    if request.param == "AVX-512" and not binding.get_host_cpu_features().get("avx512f"):
-        pytest.skip("sums in so many registers would take minutes to compile")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(binding, "get_host_cpu_features", lambda: PROCESSORS[request.param])
         patch.setattr(machine_tiles, "SHAPE", machine_tiles._best_shape())

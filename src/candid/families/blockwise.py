@@ -96,7 +96,7 @@ def prepare(*given: tuple[Kernel, Tensor, Tensor, Tensor]) -> list[Prepared]:
         return [(own, own.factorise(jitter)) for own, jitter in inputs]
 
     lengthscales = [known_lengthscale(kernel) for kernel, *_ in given if isinstance(kernel, Stationary)]
-    parts = chain(*(share_out(prepare_some, len(given)) if len(given) > 1 else [prepare_some(slice(None))]))
+    parts = chain(*share_out(prepare_some, len(given)))
     return [Prepared(lengthscale, *part) for lengthscale, part in zip(lengthscales, parts, strict=True)]
 
 
