@@ -1,7 +1,7 @@
 """What :mod:`candid.families.row_blocks` does, by machine code from beginning to end.
 
 A strip of rows stays in cache from its covariances to its moments, and again from its features to its gradients, and
-what is done with the points of a GP are a few calls. All of it has one thread, so this is for members of a crew.
+what is done with the points of a GP takes a few calls. Each has one thread, so this is for members of a crew.
 """
 
 from __future__ import annotations
