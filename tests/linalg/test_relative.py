@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from candid.linalg import lower_product, relative_root, residual_squares, transposed_lower_product, whiten_pair
+from candid.linalg import lower_product, residual_squares, transposed_lower_product, whiten_pair
 from candid.linalg.crew import crew
 from candid.linalg.relative import column_squares
 
@@ -48,31 +48,6 @@ def test_gradcheck(shape, draw):
         return parts_of(whiten_pair(covariance(root), cross, 0.0, covariance(other_root), other_cross, 0.0))
 
     assert torch.autograd.gradcheck(whitened, (roots[0], crosses[0], roots[1], crosses[1]))
-
-
-@pytest.mark.parametrize("size", [None, 1, 2], ids=["no crew", "crew of one", "crew of two"])
-@pytest.mark.parametrize("shape", [*SHAPES.values(), ((2,), 61, 1)], ids=[*SHAPES, "several panels"])
-def test_the_root_alone_has_the_same_gradients(shape, size, draw):
-    """By way of both matrices in the units of their factors."""
-    batch, m, n = shape
-    grams = [covariance(draw(*batch, m, m)) for _ in range(2)]
-    (lower, other), pulled = (torch.linalg.cholesky(gram) for gram in grams), draw(*batch, m, m)
-    expected = torch.linalg.solve_triangular(lower, other, upper=False)
-    crosses = [draw(*batch, m, n) for _ in range(2)]
-    learned = [gram.clone().requires_grad_() for gram in grams]
-    pair = whiten_pair(learned[0], crosses[0], 0.0, learned[1], crosses[1], 0.0)
-    expected_bars = torch.autograd.grad((pair.root * pulled).tril().sum(), learned)
-
-    frames = [torch.ones(()).double().expand_as(lower).requires_grad_() for _ in range(2)]
-    whitener, upper = torch.linalg.inv(lower), draw(*batch, m, m).triu(1)
-    with crew(size):
-        root = relative_root(whitener, other + upper, *frames)
-        bars = torch.autograd.grad((root * pulled).tril().sum(), frames)
-    torch.testing.assert_close(root, expected)
-    for factor, bar, expected_bar in zip((lower, other), bars, expected_bars, strict=True):
-        inverse, below = torch.linalg.inv(factor), bar.tril(-1)
-        whole = below + below.mT + bar * torch.eye(m)
-        torch.testing.assert_close(0.5 * inverse.mT @ whole @ inverse, expected_bar)
 
 
 @pytest.mark.parametrize("size", [None, 1, 2], ids=["no crew", "crew of one", "crew of two"])

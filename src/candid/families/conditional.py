@@ -52,7 +52,7 @@ from candid.families.squares import SignedSquares
 from candid.families.whitened_normal import WhitenedNormal
 from candid.kernels import Kernel, networks_in, unfold
 from candid.kernels.joint import joint_grams
-from candid.linalg import divergence_from_standard, relative_root, whiten_pair
+from candid.linalg import divergence_from_standard, relative_divergence, whiten_pair
 from candid.linalg.relative import column_squares, residual_squares
 from candid.linalg.triangular import solve_lower
 from candid.marginal import Batch, Evaluation
@@ -193,11 +193,11 @@ class Conditional(Sparse):
         of_mean = framed_moments(prepared_mean, seen_by_mean.rows, seen_by_mean.points, mean, root)
         # Where S = 0 there is nothing but what is explained.
         of_covariance = framed_moments(prepared, seen.rows, seen.points, torch.zeros_like(mean), None)
-        ratio = relative_root(of_covariance.whitener, of_mean.lower, of_covariance.frame, of_mean.frame)
         prior = prior_variance(seen.unit, seen.rows)
         marginal = self._marginal(batch.x, of_mean.mean, of_covariance.explained, of_mean.spread, prior)
-        normal = WhitenedNormal(mean, root).turned(ratio)
-        return Evaluation(marginal, {"kl": self._divergence(normal, ratio)})
+        whole = torch.diag_embed(root) if root is not None and root.dim() == mean.dim() else root
+        frames = of_covariance.whitener, of_mean.lower, of_covariance.frame, of_mean.frame
+        return Evaluation(marginal, {"kl": over_gps(relative_divergence(*frames, mean, whole))})
 
     def _evaluate_whole(self, batch: Batch, seen: _Seen, seen_by_mean: _Seen) -> Evaluation:
         features = self._features(seen, seen_by_mean)

@@ -15,11 +15,11 @@ from candid.linalg.projection import project
 from candid.linalg.relative import (
     WhitenedPair,
     lower_product,
-    relative_root,
     residual_squares,
     transposed_lower_product,
     whiten_pair,
 )
+from candid.linalg.relative_divergence import relative_divergence
 from candid.linalg.stationary_conditional import (
     CompiledProfile,
     can_compile,
@@ -56,7 +56,7 @@ __all__ = [
     "nearest",
     "normal_log_density",
     "project",
-    "relative_root",
+    "relative_divergence",
     "residual_squares",
     "transposed_lower_product",
     "whiten",

@@ -18,6 +18,7 @@ from candid.linalg.machine_tiles import SHAPE, add_tile, transpose
 __all__ = [
     "add_lower_half",
     "multiply",
+    "multiply_lower",
     "multiply_part",
     "pack",
     "pack_lower",
@@ -101,12 +102,22 @@ def _pack_transposed(matrix, n, triangle):
         own, start = tiles[tile], tile * ROWS
         begin, most = start if triangle else 0, min(n - start, ROWS)
         reach[tile, 0], reach[tile, 1] = begin, n
-        for k in range(begin, n):
-            row, at, full = matrix[k], (k - begin) * ROWS, min(k - start + 1, most) if triangle else most
-            for i in range(full):
-                own[at + i] = row[start + i]
-            for i in range(full, ROWS):
-                own[at + i] = nothing
+        if most == ROWS:
+            # How many they are is known in advance: so they are copied by whole vectors.
+            for k in range(begin, n):
+                row, at = matrix[k], (k - begin) * ROWS
+                for i in range(ROWS):
+                    own[at + i] = row[start + i]
+        else:
+            for k in range(begin, n):
+                row, at = matrix[k], (k - begin) * ROWS
+                for i in range(most):
+                    own[at + i] = row[start + i]
+                for i in range(most, ROWS):
+                    own[at + i] = nothing
+        for k in range(begin, min(start + ROWS, n) if triangle else begin):
+            for i in range(k - start + 1, ROWS):
+                own[(k - begin) * ROWS + i] = nothing
     return tiles, reach, n
 
 
@@ -143,6 +154,19 @@ def multiply_part(factor, x, first, count, out, at, top, begin, depth):
                 min(reach[tile, 1], depth) - k,
                 out.ctypes.data + i * out.strides[0] + (at + start) * item, step, n_rows - i, columns, False,
             )  # fmt: skip
+
+
+@compiled
+@no_type_check
+def multiply_lower(factor, x, first, count, out, at, lower_half):
+    """The same for columns of a lower triangle X, panel by panel: what is above the diagonal of these is zero.
+
+    Perhaps only the ``lower_half`` of the product, too, is of interest. ``first`` is a row with which a tile starts.
+    """
+    width = panel_width(x.itemsize)
+    for start in range(first, first + count, width):
+        columns, top = min(width, first + count - start), start if lower_half else 0
+        multiply_part(factor, x, start, columns, out, at + start - first, top, start, x.shape[0])
 
 
 @compiled

@@ -10,10 +10,11 @@ from typing import no_type_check
 import numpy as np
 
 from candid.linalg.block_kernels import add_gradients, write_covariances
-from candid.linalg.machine_code import kept_on_disk
+from candid.linalg.machine_code import compiled, kept_on_disk
 from candid.linalg.machine_factors import factorise, invert
 from candid.linalg.machine_products import (
     multiply,
+    multiply_lower,
     multiply_part,
     pack_lower,
     pack_lower_transposed,
@@ -71,24 +72,38 @@ def factorise_points(routine, profile, points, columns, jitter, slope, lower, in
 def write_turn(whitener, mean, deviations, root, share, turn, first, count):
     """Write some columns of [P; mᵀW] with P = 2(S − cI)W to ``turn``, which is zero elsewhere; c is the ``share``."""
     n_points, stop, two = whitener.shape[0], first + count, whitener.dtype.type(2)
-    c = whitener.dtype.type(share)
-    full, last = root.shape[0] > 0, turn[whitener.shape[0]]
+    c, full, last = whitener.dtype.type(share), root.shape[0] > 0, turn[whitener.shape[0]]
     if full:
         for i in range(n_points):
-            for j in range(first, stop):
-                turn[i, j] = whitener[i, j]
-        # In these columns of W there are only zeros above the first of them.
-        multiply_part(pack_lower_transposed(root), turn, first, count, turn, first, 0, first, n_points)
+            turn[i, first:stop] = whitener[i, first:stop]
+        # RᵀW and R(RᵀW)
+        multiply_lower(pack_lower_transposed(root), turn, first, count, turn, first, False)
         multiply(pack_lower(root), turn, first, count, turn, first)
-    for i in range(n_points):
-        own, row, m = turn[i], whitener[i], mean[i]
-        shrunk = two * deviations[i] * deviations[i] if deviations.shape[0] > 0 else two * 0
-        for j in range(first, min(stop, i + 1)):
-            own[j] = two * (own[j] - c * row[j]) if full else (shrunk - two * c) * row[j]
-            last[j] += m * row[j]
+        for i in range(n_points):
+            _write_scaled(turn[i, first:stop], two, turn[i, first:stop])
+    for i in range(first, n_points):
+        length = min(stop, i + 1) - first
+        own, row = turn[i, first : first + length], whitener[i, first : first + length]
         if full:
-            for j in range(max(first, i + 1), stop):
-                own[j] *= two
+            _add_scaled(row, -two * c, own)
+        else:
+            shrunk = two * deviations[i] * deviations[i] if deviations.shape[0] > 0 else two * 0
+            _write_scaled(row, shrunk - two * c, own)
+        _add_scaled(row, mean[i], last[first : first + length])
+
+
+@compiled
+@no_type_check
+def _write_scaled(row, factor, out):
+    for j in range(out.shape[0]):
+        out[j] = factor * row[j]
+
+
+@compiled
+@no_type_check
+def _add_scaled(row, factor, out):
+    for j in range(out.shape[0]):
+        out[j] += factor * row[j]
 
 
 @kept_on_disk
@@ -134,23 +149,22 @@ def finish_points(
     mean_bar, inner = products[n_points], np.zeros((n_points, n_points), dtype)
     # Φ has the lower triangle of Ψ̄ − ĀAᵀ = Ψ̄ + 2(cI − S)G − 2A diag(e + cs)Aᵀ − m m̄ᵀ and half of its diagonal
     for i in range(first, n_points):
-        own, row, m = inner[i], products[i], mean[i]
+        own, row = inner[i, first : i + 1], products[i, first : i + 1]
         shrunk = deviations[i] * deviations[i] if diagonal else dtype.type(0)
-        for j in range(first, i + 1):
-            own[j] = two * (c * row[j] - (turned[i, j] if full else shrunk * row[j])) - m * mean_bar[j]
+        _write_scaled(row, two * (c - shrunk), own)
+        _add_scaled(mean_bar[first : i + 1], -mean[i], own)
+        if full:
+            _add_scaled(turned[i, first : i + 1], -two, own)
         if products_apart.shape[0] > 0:
-            more = products_apart[i]
-            for j in range(first, i + 1):
-                own[j] -= more[j]
+            _add_scaled(products_apart[i, first : i + 1], dtype.type(-1), own)
         if of_frame.shape[0] > 0:
-            for j in range(first, i + 1):
-                own[j] += of_frame[i, j]
-        own[i] *= dtype.type(0.5)
+            _add_scaled(of_frame[i, first : i + 1], dtype.type(1), own)
+        inner[i, i] *= dtype.type(0.5)
         if diagonal and i < stop:
-            root_bar[i] = two * deviations[i] * row[i]
+            root_bar[i] = two * deviations[i] * products[i, i]
     # K̄_zz = ½ L⁻ᵀ Σ L⁻¹, where Σ = Φ + Φᵀ; that is ½(H + Hᵀ), for which H = WᵀΦW will do
     gram_bar = np.zeros((n_points, count), dtype)
-    multiply(pack_lower(inner[first:, first:]), whitener[first:], first, count, gram_bar[first:], 0)
+    multiply_lower(pack_lower(inner), whitener, first, count, gram_bar, 0, True)
     multiply(pack_lower_transposed(whitener), gram_bar, 0, count, gram_bar, 0)
     for j in range(count):
         # A point has no distance to itself; left in, its terms would cancel only up to rounding.

@@ -6,14 +6,13 @@ and T̄, and ⟦X⟧ the symmetric matrix whose lower triangle is that of X,
     K̄_zx = L⁻ᵀĀ          K̄ = −½ L⁻ᵀ ⟦ĀAᵀ + T̄Tᵀ⟧ L⁻¹
     Q̄_zx = J⁻ᵀB̄          Q̄ = −½ J⁻ᵀ ⟦B̄Bᵀ − TᵀT̄⟧ J⁻¹.
 
-So each matrix is factorised once, and no factor is ever differentiated. T alone, without features, is a function of
-Ψ = L⁻¹K L⁻ᵀ and Ψ' = J⁻¹Q J⁻ᵀ, with Ψ̄ = −T̄Tᵀ and Ψ̄' = TᵀT̄. The other functions here are what is made of these
-features: products with a triangle, sums of squares, and squares measured by the covariance that K leaves unexplained.
+So each matrix is factorised once, and no factor is ever differentiated. The other functions here are what is made of
+these features: products with a triangle, sums of squares, and squares measured by the covariance that K leaves
+unexplained.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -22,9 +21,7 @@ from torch import Tensor
 
 from candid.linalg.autograd import first_order
 from candid.linalg.cholesky import Factor, cholesky
-from candid.linalg.crew import crew_size, share_out
 from candid.linalg.products import product_of
-from candid.linalg.stationary_conditional import machine_code_takes
 from candid.linalg.triangular import (
     congruence,
     halves,
@@ -40,7 +37,6 @@ __all__ = [
     "WhitenedPair",
     "column_squares",
     "lower_product",
-    "relative_root",
     "residual_squares",
     "transposed_lower_product",
     "whiten_pair",
@@ -111,33 +107,6 @@ class _WhitenPair(torch.autograd.Function):
         )
 
 
-def relative_root(
-    whitener: Float[Tensor, "*batch m m"],
-    other: Float[Tensor, "*batch m m"],
-    frame: Float[Tensor, "*batch m m"],
-    other_frame: Float[Tensor, "*batch m m"],
-) -> Float[Tensor, "*batch m m"]:
-    """T = L⁻¹J from L⁻¹ and J, of which only the lower triangles are read, as a function of Ψ and Ψ'.
-
-    Only the lower triangles of their gradients have a meaning: K̄ = ½ L⁻ᵀ ⟦Ψ̄⟧ L⁻¹, and the like for Q̄.
-    """
-    return _RelativeRoot.apply(whitener, other, frame, other_frame)  # pyright: ignore[reportReturnType]
-
-
-class _RelativeRoot(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, whitener: Tensor, other: Tensor, frame: Tensor, other_frame: Tensor) -> Tensor:
-        root = _lower_times_lower(whitener, other)
-        ctx.save_for_backward(root)
-        return root
-
-    @staticmethod
-    @first_order
-    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        (root,) = ctx.saved_tensors
-        return None, None, -_times_transposed(grad, root), _transposed_times(root, grad)
-
-
 def _ratio(lower: Tensor, other: Tensor) -> Tensor:
     """L⁻¹J, a lower triangle again."""
     first, second = halves(lower.shape[-1])
@@ -173,10 +142,6 @@ class _LowerProduct(torch.autograd.Function):
 
 def _lower_times_lower(lower: Tensor, other: Tensor) -> Tensor:
     """L M; what is above the diagonal of M is not read."""
-    if _in_crew(lower, other):
-        from candid.linalg.relative_kernels import lower_times_lower
-
-        return _by_machine(lower_times_lower, lower, other)
     (first, second), other = halves(lower.shape[-1]), other.tril()
     product = torch.zeros_like(other)
     product[..., first] = lower_times(lower, other[..., first])
@@ -186,10 +151,6 @@ def _lower_times_lower(lower: Tensor, other: Tensor) -> Tensor:
 
 def _times_transposed(x: Tensor, lower: Tensor) -> Tensor:
     """X Lᵀ on and below the diagonal, where nothing above the diagonals of X and L counts."""
-    if _in_crew(x, lower):
-        from candid.linalg.relative_kernels import lower_times_transposed
-
-        return _by_machine(lower_times_transposed, x, lower)
     (first, second), lower = halves(lower.shape[-1]), lower.tril()
     product = product_below_diagonal(x[..., first], lower[..., first])
     product[..., second, second] += product_below_diagonal(x[..., second, second], lower[..., second, second])
@@ -198,27 +159,9 @@ def _times_transposed(x: Tensor, lower: Tensor) -> Tensor:
 
 def _transposed_times(lower: Tensor, x: Tensor) -> Tensor:
     """Lᵀ X on and below the diagonal, where nothing above the diagonal of X counts."""
-    if _in_crew(x, lower):
-        from candid.linalg.relative_kernels import transposed_times_lower
-
-        return _by_machine(transposed_times_lower, lower, x)
     first, second = halves(lower.shape[-1])
     product = product_below_diagonal(lower[..., second, :].mT, x[..., second, :].mT)
     product[..., first, first] += product_below_diagonal(lower[..., first, first].mT, x[..., first, first].mT)
-    return product
-
-
-def _in_crew(*factors: Tensor) -> bool:
-    """Whether machine code multiplies these."""
-    return crew_size() > 0 and all(machine_code_takes(factor.detach()) for factor in factors)
-
-
-def _by_machine(multiply: Callable[..., None], one: Tensor, other: Tensor) -> Tensor:
-    """A product that is a lower triangle; members of a crew take some of its columns each."""
-    product, members = torch.zeros_like(other, memory_format=torch.contiguous_format), crew_size()
-    parts = (values.detach().reshape(-1, *values.shape[-2:]).contiguous().numpy() for values in (one, other, product))
-    for matrices in zip(*parts, strict=True):
-        share_out(lambda run, own=matrices: multiply(*own, run.start, members), members)
     return product
 
 

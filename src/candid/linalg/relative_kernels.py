@@ -1,7 +1,8 @@
-"""Machine code for :mod:`candid.linalg.relative`: products of triangles, of which only a triangle has a meaning.
+"""Machine code for :mod:`candid.linalg.relative_divergence`, whose names these are.
 
 Each member of a crew takes every so many panels of columns: the first ones are longer than the last. What is above the
-diagonal of an argument is not read, and of a product it has no meaning. Matrices are stored row after row.
+diagonals of J, R and R' is not read, and of results without a word about it it has no meaning. Matrices are stored row
+after row.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import no_type_check
 
 import numpy as np
 
-from candid.linalg.machine_code import compiled, kept_on_disk
+from candid.linalg.machine_code import compiled, compiled_sums, kept_on_disk
 from candid.linalg.machine_products import (
     multiply_part,
     pack_lower,
@@ -19,50 +20,128 @@ from candid.linalg.machine_products import (
     write_transpose,
 )
 
-__all__ = ["lower_times_lower", "lower_times_transposed", "transposed_times_lower"]
+__all__ = ["pull_back_root", "pull_back_turn", "turn_root", "turn_vectors", "turn_vectors_back"]
 
 
 @kept_on_disk
 @no_type_check
-def lower_times_lower(lower, other, product, member, members):
-    """L M."""
-    _multiply_lower(pack_lower(lower), other, product, member, members)
+def turn_vectors(whiteners, others, vectors, results):
+    """L⁻¹(J v) for each GP."""
+    size = vectors.shape[1]
+    product = np.empty(size, vectors.dtype)
+    for gp in range(vectors.shape[0]):
+        for i in range(size):
+            product[i] = _sum_of_products(others[gp, i, : i + 1], vectors[gp])
+        for i in range(size):
+            results[gp, i] = _sum_of_products(whiteners[gp, i, : i + 1], product)
+
+
+@compiled_sums
+@no_type_check
+def _sum_of_products(row, vector):
+    total = row.dtype.type(0)
+    for j in range(row.shape[0]):
+        total += row[j] * vector[j]
+    return total
 
 
 @kept_on_disk
 @no_type_check
-def transposed_times_lower(lower, x, product, member, members):
-    """Lᵀ X."""
-    _multiply_lower(pack_lower_transposed(lower), x, product, member, members)
+def turn_vectors_back(whiteners, others, vectors, results):
+    """Jᵀ(L⁻ᵀv) for each GP."""
+    size = vectors.shape[1]
+    product = np.empty(size, vectors.dtype)
+    for gp in range(vectors.shape[0]):
+        for first, given, result in ((whiteners[gp], vectors[gp], product), (others[gp], product, results[gp])):
+            result[:] = result.dtype.type(0)
+            for i in range(size):
+                row, factor = first[i], given[i]
+                for j in range(i + 1):
+                    result[j] += factor * row[j]
+
+
+@kept_on_disk
+@no_type_check
+def turn_root(whitener, other, root, turned, member, members):
+    """R' = L⁻¹(J R)."""
+    n, width = root.shape[0], panel_width(root.itemsize)
+    whiten, multiply_other = pack_lower(whitener), pack_lower(other)
+    panel, product = np.empty((n, width), root.dtype), np.empty((n, width), root.dtype)
+    for first in range(member * width, n, members * width):
+        count = min(width, n - first)
+        _write_columns(root, first, count, panel)
+        multiply_part(multiply_other, panel, 0, count, product, 0, first, first, n)
+        multiply_part(whiten, product, 0, count, turned, first, first, first, n)
+
+
+@kept_on_disk
+@no_type_check
+def pull_back_turn(
+    whitener, other, root, turned_root, turned, grad, product, of_frame, of_root, member, members
+):  # fmt: skip
+    """P = Jᵀ(L⁻ᵀR'), and gradients g Ψ̄ and, with zeros above the diagonal, g R̄."""
+    n, width, one = root.shape[0], panel_width(root.itemsize), root.dtype.type(1)
+    whiten_back, multiply_other = pack_lower_transposed(whitener), pack_lower_transposed(other)
+    square, panel = pack_lower(turned_root), np.empty((n, width), root.dtype)
+    for first in range(member * width, n, members * width):
+        count = min(width, n - first)
+        _write_columns(turned_root, first, count, panel)
+        multiply_part(whiten_back, panel, 0, count, panel, 0, first, first, n)
+        multiply_part(multiply_other, panel, 0, count, product, first, first, first, n)
+        # R'R'ᵀ
+        _write_rows(turned_root, first, count, panel)
+        multiply_part(square, panel, 0, count, of_frame, first, first, 0, first + count)
+        for i in range(n):
+            bar = of_root[i]
+            for j in range(max(first, i + 1), first + count):
+                bar[j] = root.dtype.type(0)
+            if i < first:
+                continue
+            stop, own, p, m = min(i + 1, first + count), of_frame[i], product[i], turned[i]
+            for j in range(first, stop):
+                own[j] = -grad * (own[j] + m * turned[j])
+                bar[j] = grad * p[j]
+            if stop == i + 1:
+                own[i] += grad
+                bar[i] -= grad * (one / root[i, i])
+
+
+@kept_on_disk
+@no_type_check
+def pull_back_root(product, root, mean, mean_bar, grad, of_other_frame, member, members):
+    """The gradient g Ψ̄'."""
+    n, width = root.shape[0], panel_width(root.itemsize)
+    factor, panel = pack_lower(product), np.empty((n, width), root.dtype)
+    for first in range(member * width, n, members * width):
+        count = min(width, n - first)
+        # P Rᵀ
+        _write_rows(root, first, count, panel)
+        multiply_part(factor, panel, 0, count, of_other_frame, first, first, 0, first + count)
+        for i in range(first, n):
+            own, m = of_other_frame[i], mean_bar[i]
+            for j in range(first, min(i + 1, first + count)):
+                own[j] = grad * (own[j] + m * mean[j])
+            if i < first + count:
+                own[i] -= grad
 
 
 @compiled
 @no_type_check
-def _multiply_lower(factor, x, product, member, members):
-    """What is on and below the diagonal of the product of a left factor with the lower triangle of X."""
-    n, width = x.shape[0], panel_width(x.itemsize)
-    panel = np.empty((n, width), x.dtype)
-    for first in range(member * width, n, members * width):
-        count = min(width, n - first)
-        for k in range(first, n):
-            own, row, full = panel[k], x[k, first : first + count], min(k - first + 1, count)
-            for j in range(full):
-                own[j] = row[j]
-            for j in range(full, count):
-                own[j] = x.dtype.type(0)
-        multiply_part(factor, panel, 0, count, product, first, first, first, n)
+def _write_columns(lower, first, count, panel):
+    """Some columns of a lower triangle, from row ``first`` on."""
+    for k in range(first, lower.shape[0]):
+        own, row, full = panel[k], lower[k, first : first + count], min(k - first + 1, count)
+        for j in range(full):
+            own[j] = row[j]
+        for j in range(full, count):
+            own[j] = lower.dtype.type(0)
 
 
-@kept_on_disk
+@compiled
 @no_type_check
-def lower_times_transposed(x, lower, product, member, members):
-    """X Lᵀ."""
-    n, width = lower.shape[0], panel_width(lower.itemsize)
-    factor, panel = pack_lower(x), np.empty((n, width), lower.dtype)
-    for first in range(member * width, n, members * width):
-        count = min(width, n - first)
-        write_transpose(lower, first, count, first + count, panel, 0)
-        for k in range(first + 1, first + count):
-            for j in range(k - first):
-                panel[k, j] = lower.dtype.type(0)
-        multiply_part(factor, panel, 0, count, product, first, first, 0, first + count)
+def _write_rows(lower, first, count, panel):
+    """Some rows of a lower triangle, as columns."""
+    write_transpose(lower, first, count, first + count, panel, 0)
+    for k in range(first + 1, first + count):
+        for j in range(k - first):
+            panel[k, j] = lower.dtype.type(0)
