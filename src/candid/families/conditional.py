@@ -44,6 +44,7 @@ from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
 from candid.families.block_inputs import in_machine_code
 from candid.families.blockwise import blocks_pay, framed_moments, pays, prepare
+from candid.families.blockwise_omega import blockwise_omega
 from candid.families.conditional_predictor import ConditionalPredictor, spread_squares
 from candid.families.means import Mean
 from candid.families.scaling import prior_variance
@@ -53,6 +54,7 @@ from candid.families.whitened_normal import WhitenedNormal
 from candid.kernels import Kernel, networks_in, unfold
 from candid.kernels.joint import joint_grams
 from candid.linalg import divergence_from_standard, relative_divergence, whiten_pair
+from candid.linalg.crew import crew_size
 from candid.linalg.relative import column_squares, residual_squares
 from candid.linalg.triangular import solve_lower
 from candid.marginal import Batch, Evaluation
@@ -163,12 +165,7 @@ class Conditional(Sparse):
     def shares_rows(self, n_rows: int) -> bool:
         unit = self.kernel.unit
         in_blocks = in_machine_code(unit, self.points) and blocks_pay(unit, self.weights, n_rows, self.points)
-        return self._may_be_in_blocks and in_blocks and not list(networks_in(self))
-
-    @property
-    def _may_be_in_blocks(self) -> bool:
-        """Whether nothing is made of features but marginals, for which the weights are those of the mean."""
-        return self.whiten == "mean" and not self.with_omega
+        return self.whiten == "mean" and in_blocks and not list(networks_in(self))
 
     def refresh(self, step: int) -> None:
         self.step = step
@@ -176,7 +173,11 @@ class Conditional(Sparse):
     def evaluate(self, batch: Batch) -> Evaluation:
         seen, of_mean = (self._seen(kernel, batch) for kernel in (self.kernel.unit, self.mean_kernel))
         in_blocks = all(pays(own.unit, self.weights, own.rows, own.points) for own in (seen, of_mean))
-        evaluate = self._evaluate_in_blocks if self._may_be_in_blocks and in_blocks else self._evaluate_whole
+        # Only crews have a way to Ω from there.
+        possible = not self.with_omega or (crew_size() > 0 and in_machine_code(seen.unit, seen.points))
+        evaluate = (
+            self._evaluate_in_blocks if self.whiten == "mean" and in_blocks and possible else self._evaluate_whole
+        )
         return evaluate(batch, seen, of_mean)
 
     def _seen(self, kernel: Kernel, batch: Batch) -> _Seen:
@@ -190,14 +191,19 @@ class Conditional(Sparse):
         prepared, prepared_mean = prepare(*given)
         self._remember(prepared.jitter, prepared_mean.jitter)
         mean, root = self.weights.mean, self.weights.loose_root()
-        of_mean = framed_moments(prepared_mean, seen_by_mean.rows, seen_by_mean.points, mean, root)
+        of_mean = framed_moments(prepared_mean, *seen_by_mean[1:], mean, root, self.with_omega)
         # Where S = 0 there is nothing but what is explained.
-        of_covariance = framed_moments(prepared, seen.rows, seen.points, torch.zeros_like(mean), None)
+        of_covariance = framed_moments(prepared, *seen[1:], torch.zeros_like(mean), None, self.with_omega)
         prior = prior_variance(seen.unit, seen.rows)
         marginal = self._marginal(batch.x, of_mean.mean, of_covariance.explained, of_mean.spread, prior)
         whole = torch.diag_embed(root) if root is not None and root.dim() == mean.dim() else root
         frames = of_covariance.whitener, of_mean.lower, of_covariance.frame, of_mean.frame
-        return Evaluation(marginal, {"kl": over_gps(relative_divergence(*frames, mean, whole))})
+        penalties = {"kl": over_gps(relative_divergence(*frames, mean, whole))}
+        if self.with_omega:
+            columns = WhitenedNormal(mean, root).columns(self._draws(whole))
+            omega = blockwise_omega(prepared, seen.rows, of_covariance, of_mean, columns, self.omega_floor)
+            penalties["omega"] = self._scale_of_omega(batch) * over_gps(omega)
+        return Evaluation(marginal, penalties)
 
     def _evaluate_whole(self, batch: Batch, seen: _Seen, seen_by_mean: _Seen) -> Evaluation:
         features = self._features(seen, seen_by_mean)
@@ -207,8 +213,8 @@ class Conditional(Sparse):
         marginal = self._marginal(batch.x, latent.squeeze(-2), explained, column_squares(deviations), prior)
         penalties = {"kl": self._divergence(of_covariance, features.root)}
         if self.with_omega:
-            scale = batch.total / batch.weight.sum() if self.omega_scale == "n_over_b" else 1.0
-            penalties["omega"] = scale * self._omega(features, of_covariance, latent, deviations)
+            omega = self._omega(features, of_covariance, latent, deviations)
+            penalties["omega"] = self._scale_of_omega(batch) * omega
         return Evaluation(marginal, penalties)
 
     def _features(self, seen: _Seen, seen_by_mean: _Seen) -> _Features:
@@ -247,21 +253,24 @@ class Conditional(Sparse):
             return over_gps(0.5 * (mean.square().sum(-1) + mean.shape[-1] * math.log(2 * math.pi)) - log_det)
         return over_gps(divergence_from_standard(mean, of_covariance.root))
 
+    def _scale_of_omega(self, batch: Batch) -> Tensor | float:
+        return batch.total / batch.weight.sum() if self.omega_scale == "n_over_b" else 1.0
+
     def _omega(self, features: _Features, of_covariance: WhitenedNormal, latent: Tensor, deviations: Tensor) -> Tensor:
         """Ω, or an estimate of it, where ``latent`` and ``deviations`` are m_qᵀB and R_qᵀB."""
-        gram, columns, mean = features.unit(features.rows), of_covariance.columns(), of_covariance.mean.unsqueeze(-1)
-        if self.omega_draws is not None and self.omega_draws < columns.shape[-1]:
-            draws = self._draws(columns.shape[-1]).to(columns)
-            columns, deviations = columns @ draws, draws.mT @ deviations
-        columns, vectors = torch.cat([mean, columns], -1), torch.cat([latent, deviations], -2)
+        draws = self._draws(deviations)
+        gram, columns = features.unit(features.rows), of_covariance.columns(draws)
+        vectors = torch.cat([latent, deviations if draws is None else draws.mT @ deviations], -2)
         return over_gps(0.5 * residual_squares(gram, features.covariance, columns, vectors, self.omega_floor))
 
-    def _draws(self, number: int) -> Float[Tensor, "j n"]:
-        """Γ/√n, a pure function of the seed and the step."""
-        assert self.omega_draws is not None
+    def _draws(self, root: Float[Tensor, "*batch m _"] | None) -> Float[Tensor, "m n"] | None:
+        """Γ/√n, a pure function of the seed and the step; None where there are as many draws as points, or no R."""
+        number = 0 if root is None else root.shape[-2]
+        if self.omega_draws is None or self.omega_draws >= number:
+            return None
         (seed,) = np.random.SeedSequence((self.seed, self.step)).generate_state(1)
         draws = torch.randn(number, self.omega_draws, generator=torch.Generator().manual_seed(int(seed)))
-        return draws / math.sqrt(self.omega_draws)
+        return (draws / math.sqrt(self.omega_draws)).to(root)
 
     @torch.no_grad()
     def assign(self, coefficients: Float[Tensor, "*batch m"], precision: Float[Tensor, "*batch m m"]) -> None:

@@ -54,7 +54,10 @@ class Pull(NamedTuple):
     of_mean: Tensor  # h, (GP, n)
     of_spread: Tensor  # s
     apart: Tensor | None  # e + cs; None where it is zero
-    turned: Tensor  # [P, 0; mᵀW, 0], (GP, M + 1, M + 1), and with more zeros
+    of_cross: Tensor | None  # what is added to K̄_zx, (GP, M, n); None where it is zero
+    turned: Tensor  # [P, 0; mᵀW, 0], (GP, M + 1, M + 1), and with more zeros; or W, where P is a multiple of it
+    factor: float  # by which that is to be multiplied to be P
+    mean_turned: Tensor  # mᵀW, (GP, M)
     share: float  # c
 
 
@@ -66,7 +69,8 @@ class Sums(NamedTuple):
 
     @staticmethod
     def zeros(gps: GPs, pull: Pull) -> Sums:
-        products = gps.whitener.new_zeros(*pull.turned.shape[:-1], gps.whitener.shape[-1])
+        n_gps, size, _ = gps.whitener.shape
+        products = gps.whitener.new_zeros(n_gps, max(pull.turned.shape[-2], size + 1), size)
         return Sums(products, None if pull.apart is None else torch.zeros_like(gps.whitener))
 
     @property
@@ -100,7 +104,9 @@ class Passes(ABC):
     def evaluate(self, gp: int, rows: slice, moments: Tensor) -> tuple[Tensor, Tensor]:
         """A, and w = dk/dq up to a constant, of some rows; their moments are added to ``moments`` (3, GP, n)."""
 
-    def pull(self, of_mean: Tensor, of_explained: Tensor | None, of_spread: Tensor) -> Pull:
+    def pull(
+        self, of_mean: Tensor, of_explained: Tensor | None, of_spread: Tensor, of_cross: Tensor | None = None
+    ) -> Pull:
         """What gradients of the moments, (GP, n), are pulled back by."""
         gps, share = self.gps, 1.0
         if of_explained is None:
@@ -109,12 +115,17 @@ class Passes(ABC):
         if gps.root is None:
             of_spread = -of_explained
         apart = of_explained + share * of_spread
-        n_gps, size, _ = gps.whitener.shape
+        given = of_mean, of_spread, apart if apart.any() else None, of_cross
+        return Pull(*given, *self._turned(share), share)
+
+    def _turned(self, share: float) -> tuple[Tensor, float, Tensor]:
+        """What turns gradients of rows, as :class:`Pull` has it."""
+        n_gps, size, _ = self.gps.whitener.shape
         # A multiple of eight rows leaves nothing over in registers.
         full_size = -(-(size + 1) // 8) * 8
-        turned = gps.whitener.new_zeros(n_gps, full_size, full_size)
+        turned = self.gps.whitener.new_zeros(n_gps, full_size, full_size)
         self._turn(turned, share)
-        return Pull(of_mean, of_spread, apart if apart.any() else None, turned, share)
+        return turned, 1.0, turned[:, size, :size]
 
     @abstractmethod
     def _turn(self, turned: Tensor, share: float) -> None:
@@ -186,6 +197,8 @@ class TorchPasses(Passes):
             others = own * (2 * apart[some])
             add_product_below_diagonal(sums.apart[gp], others, own)
             cross_bar[:, some] += transposed_lower_times(self.gps.whitener[gp], others)
+        if pull.of_cross is not None:
+            cross_bar += pull.of_cross[gp, :, rows]
         self.blocks.add_gradients(total, gp, rows, cross_bar, slope)
 
     def finish(

@@ -53,6 +53,13 @@ class StripPasses(Passes):
         )  # fmt: skip
         return features, slope
 
+    def _turned(self, share: float) -> tuple[Tensor, float, Tensor]:
+        whitener, mean, root = self.gps
+        if root is None:
+            # P = −2cW
+            return whitener, -2 * share, torch.bmm(mean.unsqueeze(-2), whitener).squeeze(-2)
+        return super()._turned(share)
+
     def _turn(self, turned: Tensor, share: float) -> None:
         from candid.linalg.point_kernels import write_turn
 
@@ -66,9 +73,11 @@ class StripPasses(Passes):
 
         of_mean, of_spread = (values.numpy()[gp, rows] for values in (pull.of_mean, pull.of_spread))
         apart = of_mean[:0] if pull.apart is None else pull.apart.numpy()[gp, rows]
+        of_cross = self._normals[gp][0][:0] if pull.of_cross is None else pull.of_cross.numpy()[gp]
         pull_back_rows(
             self.blocks.points[gp], self.blocks.row_columns[gp], rows.start,
-            self._normals[gp][0], pull.turned.numpy()[gp], self.gps.full, of_mean, of_spread, apart,
+            self._normals[gp][0], pull.turned.numpy()[gp], pull.factor, pull.mean_turned.numpy()[gp], self.gps.full,
+            of_mean, of_spread, apart, of_cross,
             *(values.numpy() for values in kept), *_of_one(sums, gp), *(part.numpy()[gp] for part in total),
         )  # fmt: skip
 

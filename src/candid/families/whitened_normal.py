@@ -9,6 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from candid.linalg import lower_product, transposed_lower_product
+from candid.linalg.relative import lower_times_columns
 
 __all__ = ["WhitenedNormal"]
 
@@ -40,11 +41,16 @@ class WhitenedNormal:
             self.root, features
         )
 
-    def columns(self) -> Float[Tensor, "*batch m j"]:
-        """R as a matrix."""
+    def columns(self, draws: Float[Tensor, "m n"] | None = None) -> Float[Tensor, "*batch m j"]:
+        """m and R, or m and R times some draws, which are constants. What is above the diagonal of R is not read."""
+        mean = self.mean.unsqueeze(-1)
         if self.root is None:
-            return self.mean.new_zeros(*self.mean.shape, 0)
-        return torch.diag_embed(self.root) if self._is_diagonal() else self.root
+            return mean
+        if self._is_diagonal():
+            columns = torch.diag_embed(self.root) if draws is None else self.root.unsqueeze(-1) * draws
+        else:
+            columns = self.root.tril() if draws is None else lower_times_columns(self.root, draws)
+        return torch.cat([mean, columns], -1)
 
     def _is_diagonal(self) -> bool:
         return self.root is not None and self.root.dim() == self.mean.dim()

@@ -17,6 +17,8 @@ from candid.linalg.machine_tiles import SHAPE, add_tile, transpose
 
 __all__ = [
     "add_lower_half",
+    "add_tiles",
+    "first_rows",
     "multiply",
     "multiply_lower",
     "multiply_part",
@@ -62,16 +64,16 @@ def pack_lower(lower):
 
 @compiled
 @no_type_check
-def pack_transposed(matrix, n):
-    """The transpose of the first n rows and columns of a matrix as a left factor."""
-    return _pack_transposed(matrix, n, False)
+def pack_transposed(matrix, depth, n):
+    """The transpose of the first ``depth`` rows and n columns of a matrix as a left factor."""
+    return _pack_transposed(matrix, depth, n, False)
 
 
 @compiled
 @no_type_check
 def pack_lower_transposed(lower):
     """Lᵀ as a left factor; what is above the diagonal of L is not read."""
-    return _pack_transposed(lower, lower.shape[0], True)
+    return _pack_transposed(lower, lower.shape[0], lower.shape[0], True)
 
 
 @compiled
@@ -95,30 +97,39 @@ def _pack(matrix, triangle):
 
 @compiled
 @no_type_check
-def _pack_transposed(matrix, n, triangle):
+def _pack_transposed(matrix, depth, n, triangle):
     nothing = matrix.dtype.type(0)
-    tiles, reach = _empty_pack(n, n, matrix.dtype)
+    tiles, reach = _empty_pack(n, depth, matrix.dtype)
     for tile in range(tiles.shape[0]):
         own, start = tiles[tile], tile * ROWS
         begin, most = start if triangle else 0, min(n - start, ROWS)
-        reach[tile, 0], reach[tile, 1] = begin, n
+        reach[tile, 0], reach[tile, 1] = begin, depth
         if most == ROWS:
             # How many they are is known in advance: so they are copied by whole vectors.
-            for k in range(begin, n):
+            for k in range(begin, depth):
                 row, at = matrix[k], (k - begin) * ROWS
                 for i in range(ROWS):
                     own[at + i] = row[start + i]
         else:
-            for k in range(begin, n):
+            for k in range(begin, depth):
                 row, at = matrix[k], (k - begin) * ROWS
                 for i in range(most):
                     own[at + i] = row[start + i]
                 for i in range(most, ROWS):
                     own[at + i] = nothing
-        for k in range(begin, min(start + ROWS, n) if triangle else begin):
+        for k in range(begin, min(start + ROWS, depth) if triangle else begin):
             for i in range(k - start + 1, ROWS):
                 own[(k - begin) * ROWS + i] = nothing
     return tiles, reach, n
+
+
+@compiled
+@no_type_check
+def first_rows(factor, count):
+    """So many rows of a left factor."""
+    tiles, reach, _ = factor
+    n_tiles = -(-count // ROWS)
+    return tiles[:n_tiles], reach[:n_tiles], count
 
 
 @compiled
@@ -150,8 +161,8 @@ def multiply_part(factor, x, first, count, out, at, top, begin, depth):
             i, offset = tile * ROWS, reach[tile, 0]
             k = max(offset, begin)
             add_tile(
-                like, tiles[tile].ctypes.data + (k - offset) * ROWS * item, panel.ctypes.data + k * width * item,
-                min(reach[tile, 1], depth) - k,
+                like, tiles[tile].ctypes.data + (k - offset) * ROWS * item, ROWS,
+                panel.ctypes.data + k * width * item, min(reach[tile, 1], depth) - k,
                 out.ctypes.data + i * out.strides[0] + (at + start) * item, step, n_rows - i, columns, False,
             )  # fmt: skip
 
@@ -203,6 +214,22 @@ def _panels_of_transpose(x, first, count):
 
 @compiled
 @no_type_check
+def add_tiles(left, left_step, panel, depth, out, top, count):
+    """Add products of columns with those of a panel to ``count`` rows of ``out`` from ``top`` on, which is as wide.
+
+    Sums are over ``depth`` rows. ``left`` is the address of the first of so many columns; its rows are ``left_step``
+    numbers apart.
+    """
+    width, item = panel.shape[1], panel.itemsize
+    for i in range(0, count, ROWS):
+        add_tile(
+            panel.dtype.type(0), left + i * item, left_step, panel.ctypes.data, depth,
+            out.ctypes.data + (top + i) * out.strides[0], out.strides[0] // item, count - i, width, True,
+        )  # fmt: skip
+
+
+@compiled
+@no_type_check
 def add_lower_half(total, x, scale, first, count):
     """Add X diag(s) Xᵀ to ``total`` on and below the diagonal; what is above it has no meaning afterwards.
 
@@ -217,6 +244,6 @@ def add_lower_half(total, x, scale, first, count):
                 left[c * ROWS + row] = scale[c] * own[c * width + offset + row]
         for j in range(0, stop, width):
             add_tile(
-                like, left.ctypes.data, panels[j // width].ctypes.data, count,
+                like, left.ctypes.data, ROWS, panels[j // width].ctypes.data, count,
                 total.ctypes.data + i * total.strides[0] + j * item, total.strides[0] // item, n - i, stop - j, True,
             )  # fmt: skip

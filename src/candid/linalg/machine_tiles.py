@@ -48,11 +48,11 @@ def make_add_tile(shape: Shape) -> Callable[..., Any]:
     """The function :func:`add_tile` for tiles of any shape."""
 
     @intrinsic
-    def add_tile(typing_context, like, left, right, depth, out, step, rows, columns, add):
+    def add_tile(typing_context, like, left, left_step, right, depth, out, step, rows, columns, add):
         """out ← Σ_k left_k right_kᵀ, and what was there if it is to ``add``.
 
-        ``left`` is the address of as many numbers as a tile has rows for each of ``depth`` k, ``right`` of as many as
-        it has columns. Rows of ``out`` are ``step`` numbers apart; only the first ``rows`` and ``columns`` are read or
+        ``left`` is the address of as many numbers as a tile has rows for each of ``depth`` k, which are ``left_step``
+        numbers apart, ``right`` of as many as it has columns, one after the other. Rows of ``out`` are ``step`` numbers apart; only the first ``rows`` and ``columns`` are read or
         written, of which there may be more than the tile has. ``like`` is any number of the type that all have.
         """
 
@@ -61,7 +61,7 @@ def make_add_tile(shape: Shape) -> Callable[..., Any]:
             _write_add_tile(builder, _Vectors(builder, number, shape.vector_bytes), shape, *values[1:])
             return context.get_dummy_value()
 
-        return types.none(like, *[types.int64] * 7, types.boolean), generate
+        return types.none(like, *[types.int64] * 8, types.boolean), generate
 
     return add_tile
 
@@ -162,9 +162,9 @@ def _row(builder: Any, address: Any, number: int, step: Any, item: int) -> Any:
 
 
 def _write_add_tile(
-    builder: Any, vectors: _Vectors, shape: Shape, left: Any, right: Any, depth: Any, out: Any, step: Any, *limits: Any
+    builder: Any, vectors: _Vectors, shape: Shape, left: Any, left_step: Any, right: Any, depth: Any, *others: Any
 ) -> None:
-    rows, columns, add = limits
+    out, step, rows, columns, add = others
     places = [(row, column) for row in range(shape.rows) for column in range(shape.vectors)]
     # Where each vector of the tile is, and which of its entries count.
     addresses, masks = {}, {}
@@ -175,6 +175,8 @@ def _write_add_tile(
         addresses[row, column] = _plus(builder, start, column * vectors.n_bytes)
     sums = {place: vectors.load(addresses[place], vectors.both(masks[place], add)) for place in places}
 
+    one, right_stride = (ir.Constant(WHOLE, number) for number in (1, shape.vectors * vectors.n_bytes))
+    strides = one, builder.mul(ir.Constant(WHOLE, vectors.item), left_step), right_stride
     before, loop, after = builder.block, builder.append_basic_block(), builder.append_basic_block()
     nothing = ir.Constant(WHOLE, 0)
     builder.cbranch(builder.icmp_signed(">", depth, nothing), loop, after)
@@ -189,8 +191,7 @@ def _write_add_tile(
         factor = vectors.filled_with(builder.load(entry))
         for column in range(shape.vectors):
             added[row, column] = vectors.multiply_add(factor, beside[column], totals[row, column])
-    strides = (1, shape.rows * vectors.item, shape.vectors * vectors.n_bytes)
-    moved = [_plus(builder, value, stride) for (value, _), stride in zip(moving, strides, strict=True)]
+    moved = [builder.add(value, stride) for (value, _), stride in zip(moving, strides, strict=True)]
     for (value, start), following in zip(moving, moved, strict=True):
         value.add_incoming(start, before)
         value.add_incoming(following, loop)

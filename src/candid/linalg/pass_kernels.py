@@ -62,17 +62,18 @@ def evaluate_rows(profile, points, rows, first, whitener, mean, deviations, root
 @kept_on_disk
 @no_type_check
 def pull_back_rows(
-    points, rows, first, whitener, turn, full, of_mean, of_spread, apart, features, slope,
-    products, products_apart, points_bar, rows_bar, moment,
+    points, rows, first, whitener, turn, turn_factor, mean_turned, full, of_mean, of_spread, apart, of_cross,
+    features, slope, products, products_apart, points_bar, rows_bar, moment,
 ):  # fmt: skip
     """Add what the gradients of the moments mean for G and m̄ (``products``), for points, rows and lengthscales.
 
-    ``turn`` is [P, 0; mᵀW, 0], which is a lower triangle unless S is ``full``. ``apart``, e + cs, has no entries
-    where it is zero.
+    ``turn`` is P, perhaps with more rows and columns, up to a factor; it is a lower triangle unless S is ``full``.
+    ``mean_turned`` is mᵀW. ``apart``, e + cs, and ``of_cross``, what is to be added to K̄_zx of all rows, have no entries
+    where they are zero.
     """
     n_points, n_rows = features.shape
-    width, of_mean_bar = _width(n_points, features.itemsize), turn[n_points]
-    turn_back = pack_transposed(turn, n_points) if full else pack_lower_transposed(turn[:n_points, :n_points])
+    width, factor = _width(n_points, features.itemsize), features.dtype.type(turn_factor)
+    turn_back = pack_transposed(turn, n_points, n_points) if full else pack_lower_transposed(turn[:n_points, :n_points])
     whiten_back = pack_lower_transposed(whitener[: n_points if apart.shape[0] > 0 else 0])
     cross_bar = np.empty((n_points, width), features.dtype)
     for at in range(0, n_rows, width):
@@ -84,9 +85,14 @@ def pull_back_rows(
         # K̄_zx = PᵀA diag(s) + (mᵀW)ᵀhᵀ
         multiply(turn_back, features, at, count, cross_bar, 0)
         for i in range(n_points):
-            own, m = cross_bar[i], of_mean_bar[i]
+            own, m = cross_bar[i], mean_turned[i]
             for j in range(count):
-                own[j] = own[j] * s[j] + m * h[j]
+                own[j] = own[j] * (factor * s[j]) + m * h[j]
+        if of_cross.shape[0] > 0:
+            for i in range(n_points):
+                own, more = cross_bar[i], of_cross[i, first + at : first + at + count]
+                for j in range(count):
+                    own[j] += more[j]
         if apart.shape[0] > 0:
             _add_apart(whiten_back, apart, features, at, count, products_apart, cross_bar)
         add_gradients(cross_bar, slope, at, count, points, rows, first + at, points_bar, rows_bar, moment)

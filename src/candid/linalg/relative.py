@@ -26,6 +26,7 @@ from candid.linalg.triangular import (
     congruence,
     halves,
     lower_half_of_product,
+    loose_lower_times,
     lower_times,
     product_below_diagonal,
     solve_lower,
@@ -37,6 +38,8 @@ __all__ = [
     "WhitenedPair",
     "column_squares",
     "lower_product",
+    "lower_times_columns",
+    "residual_factor",
     "residual_squares",
     "transposed_lower_product",
     "whiten_pair",
@@ -165,6 +168,27 @@ def _transposed_times(lower: Tensor, x: Tensor) -> Tensor:
     return product
 
 
+def lower_times_columns(
+    lower: Float[Tensor, "*batch m m"], columns: Float[Tensor, "m j"]
+) -> Float[Tensor, "*batch m j"]:
+    """L X for a few columns, which are constants; what is above the diagonal of L is not read."""
+    return _LowerTimesColumns.apply(lower, columns)  # pyright: ignore[reportReturnType]
+
+
+class _LowerTimesColumns(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, lower: Tensor, columns: Tensor) -> Tensor:
+        ctx.save_for_backward(columns)
+        return loose_lower_times(lower, columns.expand(*lower.shape[:-1], -1))
+
+    @staticmethod
+    @first_order
+    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
+        (columns,) = ctx.saved_tensors
+        # tril(P̄ Xᵀ)
+        return product_of(grad, columns.mT).tril_(), None
+
+
 def transposed_lower_product(
     lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"]
 ) -> Float[Tensor, "*batch m n"]:
@@ -230,13 +254,16 @@ def residual_squares(
     return _ResidualSquares.apply(gram, features, weights, vectors, floor)  # pyright: ignore[reportReturnType]
 
 
+def residual_factor(gram: Float[Tensor, "*batch n n"], features: Float[Tensor, "*batch m n"], floor: float) -> Factor:
+    """Of C = gram − AᵀA + floor·I, in float64; of ``gram`` only the lower triangle is read."""
+    residual = (gram - lower_half_of_product(features.mT, features.mT)).double()
+    return cholesky(residual, floor, scale=1.0, largest=LARGEST_ERROR * residual.shape[-1])
+
+
 class _ResidualSquares(torch.autograd.Function):
     @staticmethod
     def forward(ctx, gram: Tensor, features: Tensor, weights: Tensor, vectors: Tensor, floor: float) -> Tensor:
-        # C = gram − AᵀA + floor·I, of which only the lower triangle is read
-        residual = (gram - lower_half_of_product(features.mT, features.mT)).double()
-        largest = LARGEST_ERROR * residual.shape[-1]
-        lower = cholesky(residual, floor, scale=1.0, largest=largest).lower.to(features.dtype)
+        lower = residual_factor(gram, features, floor).lower.to(features.dtype)
         # V L⁻ᵀ
         whitened = solve_lower(lower, (vectors - product_of(weights.mT, features)).mT).mT
         ctx.save_for_backward(lower, whitened, features, weights)

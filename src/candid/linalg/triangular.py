@@ -29,6 +29,7 @@ __all__ = [
     "half_congruence_with",
     "halves",
     "inverse_of",
+    "loose_lower_times",
     "lower_half_of_product",
     "lower_times",
     "mirror_below_diagonal",
@@ -207,6 +208,14 @@ def lower_half_of_product(
 ) -> Float[Tensor, "*batch m m"]:
     """The lower triangle of X Yᵀ."""
     return product_below_diagonal(x, y).tril_()
+
+
+def loose_lower_times(
+    lower: Float[Tensor, "*batch m m"], x: Float[Tensor, "*batch m n"], transposed: bool = False
+) -> Float[Tensor, "*batch m n"]:
+    """L X, or Lᵀ X, where L has anything above its diagonal."""
+    triangle = lower if blas_takes(lower, x) else lower.tril()
+    return transposed_lower_times(triangle, x) if transposed else lower_times(triangle, x)
 
 
 def product_below_diagonal(
