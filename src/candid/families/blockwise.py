@@ -15,10 +15,6 @@ results,
 for any number c. Where an objective sees the sum of residual and spread only, e + s = 0, and where nobody asks for what
 is explained, e = 0: with c = 1 and c = 0, gradients need two products of matrices with all rows. With one row more,
 [A diag(s); hᵀ]Aᵀ is G above m̄ᵀ, and [P; mᵀW]ᵀ[A diag(s); hᵀ] is K̄_zx.
-
-What else is made of the points' matrix goes through Ψ = L⁻¹ k(Z, Z) L⁻ᵀ, which is I. With a gradient Ψ̄, of which the
-lower triangle counts, K̄_zz = ½ L⁻ᵀ ⟦Ψ̄ − ĀAᵀ⟧ L⁻¹, where ⟦⟧ is the symmetric matrix with that lower triangle. What else
-is made of A goes through Ψ and k(Z, x), and A itself has no gradient.
 """
 
 from __future__ import annotations
@@ -40,7 +36,7 @@ from candid.linalg import first_order
 from candid.linalg.crew import share_out
 from candid.weights import Delta, Diagonal, Full, Weights
 
-__all__ = ["FramedMoments", "Prepared", "blocks_pay", "blockwise_moments", "framed_moments", "pays", "prepare"]
+__all__ = ["Prepared", "blocks_pay", "blockwise_moments", "pays", "prepare"]
 
 
 def pays(kernel: Kernel, weights: Weights, x: Tensor, points: Tensor) -> bool:
@@ -66,26 +62,16 @@ class Prepared(NamedTuple):
         return self.inputs.unfold(self.factors.jitter)
 
 
-class FramedMoments(NamedTuple):
-    """Moments at unit amplitude, (…, n), and what may be made of the points' matrix besides."""
-
-    mean: Tensor
-    explained: Tensor
-    spread: Tensor
-    frame: Tensor  # Ψ, (…, M, M), only for gradients
-    cross: Tensor  # k(Z, x), (…, M, n), only for gradients
-    features: Tensor  # A, without gradients, or without columns where it is not asked for
-    lower: Tensor  # L, with anything above its diagonal
-    whitener: Tensor  # L⁻¹
-
-
 def blockwise_moments(
     kernel: Stationary, weights: Weights, x: Tensor, points: Tensor, jitter: Tensor
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Mean, explained variance and spread (…, n) at unit amplitude, and the jitter that k(Z, Z) needed."""
     (prepared,) = prepare((kernel, x, points, jitter))
-    moments = framed_moments(prepared, x, points, weights.mean, weights.loose_root())
-    return moments.mean, moments.explained, moments.spread, prepared.jitter
+    lengthscale, inputs, factors = prepared
+    moments = _Blockwise.apply(  # pyright: ignore[reportGeneralTypeIssues]
+        inputs, factors.inverse, factors.slope, x, points, lengthscale, weights.mean, weights.loose_root()
+    )
+    return *moments, prepared.jitter
 
 
 def prepare(*given: tuple[Kernel, Tensor, Tensor, Tensor]) -> list[Prepared]:
@@ -103,68 +89,36 @@ def prepare(*given: tuple[Kernel, Tensor, Tensor, Tensor]) -> list[Prepared]:
     return [Prepared(lengthscale, *part) for lengthscale, part in zip(lengthscales, parts, strict=True)]
 
 
-def framed_moments(
-    prepared: Prepared, x: Tensor, points: Tensor, mean: Tensor, root: Tensor | None, with_features: bool = False
-) -> FramedMoments:
-    """Moments for q(v) = N(mean, R Rᵀ), with a root as :meth:`candid.weights.Weights.loose_root` gives it, and Ψ."""
-    lengthscale, inputs, factors = prepared
-    *results, features = _Blockwise.apply(  # pyright: ignore[reportGeneralTypeIssues]
-        inputs, factors.inverse, factors.slope, with_features, x, points, lengthscale, mean, root
-    )
-    lower, whitener = (inputs.unfold(part) for part in (factors.lower, factors.inverse))
-    return FramedMoments(*results, features, lower, whitener)
-
-
 class _Blockwise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, inputs: BlockInputs, whitener, slope, with_features, x, points, lengthscale, mean, root):
+    def forward(ctx, inputs: BlockInputs, whitener, slope, x, points, lengthscale, mean, root):
         ctx.set_materialize_grads(False)
-        ctx.inputs, last, unfold = inputs, len(inputs.batch) - 1, inputs.unfold
+        ctx.inputs, last = inputs, len(inputs.batch) - 1
         gps = GPs(whitener, mean.flatten(0, last), None if root is None else root.flatten(0, last))
         moments = x.new_zeros(3, len(whitener), len(x))
         passes, parts = make_passes(gps, inputs.blocks), inputs.parts()
-        features = x.new_empty(*slope.shape[:-1], len(x) if with_features else 0)
 
         def evaluate_some(run: slice) -> list[Tensor]:
-            kept = []
-            for gp, rows in parts[run]:
-                kept += passes.evaluate(gp, rows, moments)
-                if with_features:
-                    features[gp, :, rows] = kept[-2]
-            return kept
+            return [kept for part in parts[run] for kept in passes.evaluate(*part, moments)]
 
         with full_precision(x.device):
             kept = share_out(evaluate_some, len(parts))
         ctx.parts, ctx.passes = parts, passes
         # The weights only to notice if somebody has changed them.
         ctx.save_for_backward(slope, lengthscale, mean, root, *chain(*kept))
-        # Nobody reads Ψ or k(Z, x): a single number stands for all of their entries.
-        shapes = slope.shape, (*slope.shape[:-1], len(x))
-        unread = (unfold(slope.new_ones(1, 1, 1).expand(shape)) for shape in shapes)
-        features = unfold(features)
-        ctx.mark_non_differentiable(features)
-        return *moments.view(3, *inputs.batch, -1), *unread, features
+        return tuple(moments.view(3, *inputs.batch, -1))
 
     @staticmethod
     @first_order
-    def backward(
-        ctx,
-        of_mean: Tensor | None,
-        of_explained: Tensor | None,
-        of_spread: Tensor | None,
-        of_frame: Tensor | None,
-        of_cross: Tensor | None,
-        _: Tensor | None,
-    ):  # pyright: ignore[reportIncompatibleMethodOverride]
+    def backward(ctx, of_mean: Tensor | None, of_explained: Tensor | None, of_spread: Tensor | None):  # pyright: ignore[reportIncompatibleMethodOverride]
         (slope, lengthscale, _, _, *kept), passes, inputs = ctx.saved_tensors, ctx.passes, ctx.inputs
         gps, blocks, unfold = passes.gps, inputs.blocks, inputs.unfold
         n_gps, n_rows = len(gps.mean), blocks.columns.shape[-1]
         of_mean, of_spread = (slope.new_zeros(n_gps, n_rows) if grad is None else grad for grad in (of_mean, of_spread))
         flat = (None if grad is None else grad.reshape(n_gps, n_rows) for grad in (of_mean, of_explained, of_spread))
-        of_cross = None if of_cross is None else of_cross.reshape(n_gps, -1, n_rows)
-        pull = passes.pull(*flat, of_cross)  # pyright: ignore[reportArgumentType]
-        of_frame = None if of_frame is None else of_frame.reshape(slope.shape)
-        total = blocks.zeros(of_rows=ctx.needs_input_grad[4])
+        pull = passes.pull(*flat)  # pyright: ignore[reportArgumentType]
+        passes.turn(pull)
+        total = blocks.zeros(of_rows=ctx.needs_input_grad[3])
 
         def pull_back_some(run: slice) -> tuple[Sums, HalfGradients]:
             sums, own = Sums.zeros(gps, pull), total.beside()
@@ -178,8 +132,8 @@ class _Blockwise(torch.autograd.Function):
             for more, own in others:
                 sums.add(more)
                 total.add(own)
-            root_bar = passes.finish(pull, sums, of_frame, slope, total)
+            root_bar = passes.finish(pull, sums, slope, total)
         return (
-            *(None, None, None, None, *inputs.gradients(total, lengthscale)),
+            *(None, None, None, *inputs.gradients(total, lengthscale)),
             *(unfold(sums.mean_bar.clone()), None if root_bar is None else unfold(root_bar)),
         )

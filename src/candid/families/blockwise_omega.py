@@ -25,7 +25,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from candid.families.block_inputs import BlockInputs
-from candid.families.blockwise import FramedMoments, Prepared
+from candid.families.blockwise import Prepared
+from candid.families.blockwise_pair import Traces
 from candid.kernels.blocks import CompiledBlocks, HalfGradients
 from candid.linalg import NotPositiveDefinite, first_order
 from candid.linalg.crew import crew_size, joined, share_out
@@ -40,12 +41,12 @@ __all__ = ["blockwise_omega"]
 def blockwise_omega(
     prepared: Prepared,
     x: Tensor,
-    of_covariance: FramedMoments,
-    of_mean: FramedMoments,
+    of_covariance: Traces,
+    of_mean: Traces,
     columns: Float[Tensor, "*batch m j"],
     floor: float,
 ) -> Float[Tensor, "*batch"]:
-    """Ω for rows x and c, from moments with features; ``prepared`` is the covariance's kernel."""
+    """Ω for rows x and c, from what the moments leave, with features; ``prepared`` is the covariance's kernel."""
     lengthscale, inputs, _ = prepared
     given = (of_covariance.features, of_mean.features, of_covariance.whitener, of_mean.whitener, of_mean.lower)
     fixed = [part.detach().flatten(0, -3) for part in given]

@@ -43,8 +43,9 @@ from torch import Tensor
 from candid.families.axes import for_each_gp
 from candid.families.basis import FixedBasis
 from candid.families.block_inputs import in_machine_code
-from candid.families.blockwise import blocks_pay, framed_moments, pays, prepare
+from candid.families.blockwise import blocks_pay, pays, prepare
 from candid.families.blockwise_omega import blockwise_omega
+from candid.families.blockwise_pair import Seen, paired_moments
 from candid.families.conditional_predictor import ConditionalPredictor, spread_squares
 from candid.families.means import Mean
 from candid.families.scaling import prior_variance
@@ -53,7 +54,7 @@ from candid.families.squares import SignedSquares
 from candid.families.whitened_normal import WhitenedNormal
 from candid.kernels import Kernel, networks_in, unfold
 from candid.kernels.joint import joint_grams
-from candid.linalg import divergence_from_standard, relative_divergence, whiten_pair
+from candid.linalg import divergence_from_standard, whiten_pair
 from candid.linalg.crew import crew_size
 from candid.linalg.relative import column_squares, residual_squares
 from candid.linalg.triangular import solve_lower
@@ -191,17 +192,16 @@ class Conditional(Sparse):
         prepared, prepared_mean = prepare(*given)
         self._remember(prepared.jitter, prepared_mean.jitter)
         mean, root = self.weights.mean, self.weights.loose_root()
-        of_mean = framed_moments(prepared_mean, *seen_by_mean[1:], mean, root, self.with_omega)
-        # Where S = 0 there is nothing but what is explained.
-        of_covariance = framed_moments(prepared, *seen[1:], torch.zeros_like(mean), None, self.with_omega)
-        prior = prior_variance(seen.unit, seen.rows)
-        marginal = self._marginal(batch.x, of_mean.mean, of_covariance.explained, of_mean.spread, prior)
         whole = torch.diag_embed(root) if root is not None and root.dim() == mean.dim() else root
-        frames = of_covariance.whitener, of_mean.lower, of_covariance.frame, of_mean.frame
-        penalties = {"kl": over_gps(relative_divergence(*frames, mean, whole))}
+        pair = Seen(prepared, *seen[1:]), Seen(prepared_mean, *seen_by_mean[1:])
+        moments = paired_moments(*pair, mean, whole, self.with_omega)
+        prior = prior_variance(seen.unit, seen.rows)
+        marginal = self._marginal(batch.x, moments.mean, moments.explained, moments.spread, prior)
+        penalties = {"kl": over_gps(moments.divergence)}
         if self.with_omega:
             columns = WhitenedNormal(mean, root).columns(self._draws(whole))
-            omega = blockwise_omega(prepared, seen.rows, of_covariance, of_mean, columns, self.omega_floor)
+            traces = moments.of_covariance, moments.of_mean
+            omega = blockwise_omega(prepared, seen.rows, *traces, columns, self.omega_floor)
             penalties["omega"] = self._scale_of_omega(batch) * over_gps(omega)
         return Evaluation(marginal, penalties)
 

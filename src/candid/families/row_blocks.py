@@ -32,7 +32,7 @@ class GPs(NamedTuple):
     """W = L⁻¹, and q(v)."""
 
     whitener: Tensor  # (GP, M, M)
-    mean: Tensor  # (GP, M)
+    mean: Tensor  # (GP, M); for strips perhaps without entries, where only what is explained is of interest
     root: Tensor | None  # (GP, M), (GP, M, M) with anything above the diagonals, or None where S = 0
 
     @property
@@ -116,20 +116,19 @@ class Passes(ABC):
             of_spread = -of_explained
         apart = of_explained + share * of_spread
         given = of_mean, of_spread, apart if apart.any() else None, of_cross
-        return Pull(*given, *self._turned(share), share)
+        return Pull(*given, *self._room(share), share)
 
-    def _turned(self, share: float) -> tuple[Tensor, float, Tensor]:
-        """What turns gradients of rows, as :class:`Pull` has it."""
+    def _room(self, share: float) -> tuple[Tensor, float, Tensor]:
+        """Zeros for what :meth:`turn` writes."""
         n_gps, size, _ = self.gps.whitener.shape
         # A multiple of eight rows leaves nothing over in registers.
         full_size = -(-(size + 1) // 8) * 8
         turned = self.gps.whitener.new_zeros(n_gps, full_size, full_size)
-        self._turn(turned, share)
         return turned, 1.0, turned[:, size, :size]
 
     @abstractmethod
-    def _turn(self, turned: Tensor, share: float) -> None:
-        """Write [P; mᵀW] with P = 2(S − cI)W of all GPs to the first rows and columns."""
+    def turn(self, pull: Pull) -> None:
+        """Write [P; mᵀW] with P = 2(S − cI)W of all GPs to the first rows and columns of ``pull.turned``."""
 
     @abstractmethod
     def pull_back(
@@ -138,9 +137,7 @@ class Passes(ABC):
         """Add what some rows, of which A and w were ``kept``, contribute to ``sums`` and ``total``."""
 
     @abstractmethod
-    def finish(
-        self, pull: Pull, sums: Sums, of_frame: Tensor | None, slope: Tensor, total: HalfGradients
-    ) -> Tensor | None:
+    def finish(self, pull: Pull, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
         """R̄ of all GPs from their complete sums; what K̄_zz means for points, which have w, is added to ``total``."""
 
 
@@ -158,8 +155,8 @@ class TorchPasses(Passes):
             blocks.add_squares(transposed_lower_times(gps.root[gp], features), own[2])
         return features, slope
 
-    def _turn(self, turned: Tensor, share: float) -> None:
-        share_out(lambda run: self._turn_some(run, turned[run], share), len(turned))
+    def turn(self, pull: Pull) -> None:
+        share_out(lambda run: self._turn_some(run, pull.turned[run], pull.share), len(pull.turned))
 
     def _turn_some(self, run: slice, turned: Tensor, share: float) -> None:
         gps = self.gps.some(run)
@@ -197,28 +194,16 @@ class TorchPasses(Passes):
             others = own * (2 * apart[some])
             add_product_below_diagonal(sums.apart[gp], others, own)
             cross_bar[:, some] += transposed_lower_times(self.gps.whitener[gp], others)
-        if pull.of_cross is not None:
-            cross_bar += pull.of_cross[gp, :, rows]
         self.blocks.add_gradients(total, gp, rows, cross_bar, slope)
 
-    def finish(
-        self, pull: Pull, sums: Sums, of_frame: Tensor | None, slope: Tensor, total: HalfGradients
-    ) -> Tensor | None:
-        def finish_some(run: slice) -> Tensor | None:
-            its_frame = None if of_frame is None else of_frame[run]
-            return self._finish_some(run, pull.share, sums.some(run), its_frame, slope[run], total)
-
-        bars = share_out(finish_some, len(slope))
+    def finish(self, pull: Pull, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
+        bars = share_out(lambda run: self._finish_some(run, pull.share, sums.some(run), slope[run], total), len(slope))
         return None if self.gps.root is None else joined(bars)  # pyright: ignore[reportArgumentType]
 
-    def _finish_some(
-        self, run: slice, share: float, sums: Sums, of_frame: Tensor | None, slope: Tensor, total: HalfGradients
-    ) -> Tensor | None:
+    def _finish_some(self, run: slice, share: float, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
         gps = self.gps.some(run)
         inner, root_bar = _of_products(gps, sums, share)
-        if of_frame is not None:
-            inner += of_frame
-        # K̄_zz = ½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of Ψ̄ − ĀAᵀ; that is ½(H + Hᵀ), for which H will do
+        # K̄_zz = ½ L⁻ᵀ Σ L⁻¹, where Σ has the lower triangle of −ĀAᵀ; that is ½(H + Hᵀ), for which H will do
         self.blocks.add_gram_gradients(total, run, half_congruence_with(gps.whitener, inner), slope)
         return root_bar.tril() if root_bar is not None and gps.full else root_bar
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,17 +16,17 @@ from torch import Tensor
 
 from candid.families.row_blocks import GPs, Passes, Pull, Sums, TorchPasses
 from candid.kernels.blocks import Blocks, CompiledBlocks, HalfGradients
-from candid.linalg.crew import crew_size, share_out
+from candid.linalg.crew import crew_size, each_member
 
-__all__ = ["StripPasses", "column_edges", "make_passes"]
+__all__ = ["PointPass", "StripPasses", "column_edges", "make_passes"]
 
-T = TypeVar("T")
+Task = Callable[[int, int], Any]
 
 # Rows of a tile are a part of that on every processor.
 LARGEST_TILE = 8
-# Work on the last columns of triangles: what is left of it after a share c of the columns is about (1 − c)^(1/p). By
-# their products, half of the work is done after 40 to 43 of 100 columns.
-SHORTENING = 0.8
+# Work on columns of triangles: what is left of it after a share c of the columns is about (1 − c)^(1/p). Half of it was
+# done after 41 of 100 columns, as a whole, and of products with full matrices after 45.
+SHORTENING, SHORTENING_OF_FULL = 0.76, 0.87
 
 
 def make_passes(gps: GPs, blocks: Blocks) -> Passes:
@@ -49,22 +49,31 @@ class StripPasses(Passes):
         features, slope = (moments.new_empty(blocks.a.shape[-2], rows.stop - rows.start) for _ in range(2))
         evaluate_rows(
             blocks.number, blocks.points[gp], blocks.row_columns[gp], rows.start,
-            *self._normals[gp], features.numpy(), slope.numpy(), moments.numpy()[:, gp, rows],
+            *self.normals[gp], features.numpy(), slope.numpy(), moments.numpy()[:, gp, rows],
         )  # fmt: skip
         return features, slope
 
-    def _turned(self, share: float) -> tuple[Tensor, float, Tensor]:
+    def _room(self, share: float) -> tuple[Tensor, float, Tensor]:
         whitener, mean, root = self.gps
         if root is None:
             # P = −2cW
-            return whitener, -2 * share, torch.bmm(mean.unsqueeze(-2), whitener).squeeze(-2)
-        return super()._turned(share)
+            return whitener, -2 * share, torch.bmm(mean.unsqueeze(-2), whitener).squeeze(-2) if mean.numel() else mean
+        return super()._room(share)
 
-    def _turn(self, turned: Tensor, share: float) -> None:
+    def turn(self, pull: Pull) -> None:
+        each_member(self.turning(pull))
+
+    def turning(self, pull: Pull) -> Task:
+        """A member's share of it."""
         from candid.linalg.point_kernels import write_turn
 
-        arrays = turned.numpy()
-        self._share_out_columns(lambda gp, *own: write_turn(*self._normals[gp], share, arrays[gp], *own))
+        turned = pull.turned.numpy()
+
+        def turn_some(gp: int, *columns: int) -> None:
+            if self.gps.root is not None:
+                write_turn(*self.normals[gp], pull.share, turned[gp], *columns)
+
+        return lambda member, members: self.for_columns(member, members, turn_some)
 
     def pull_back(
         self, pull: Pull, gp: int, rows: slice, kept: tuple[Tensor, Tensor], sums: Sums, total: HalfGradients
@@ -73,68 +82,38 @@ class StripPasses(Passes):
 
         of_mean, of_spread = (values.numpy()[gp, rows] for values in (pull.of_mean, pull.of_spread))
         apart = of_mean[:0] if pull.apart is None else pull.apart.numpy()[gp, rows]
-        of_cross = self._normals[gp][0][:0] if pull.of_cross is None else pull.of_cross.numpy()[gp]
+        of_cross = self.normals[gp][0][:0] if pull.of_cross is None else pull.of_cross.numpy()[gp]
         pull_back_rows(
             self.blocks.points[gp], self.blocks.row_columns[gp], rows.start,
-            self._normals[gp][0], pull.turned.numpy()[gp], pull.factor, pull.mean_turned.numpy()[gp], self.gps.full,
+            self.normals[gp][0], pull.turned.numpy()[gp], pull.factor, pull.mean_turned.numpy()[gp], self.gps.full,
             of_mean, of_spread, apart, of_cross,
             *(values.numpy() for values in kept), *_of_one(sums, gp), *(part.numpy()[gp] for part in total),
         )  # fmt: skip
 
-    def finish(
-        self, pull: Pull, sums: Sums, of_frame: Tensor | None, slope: Tensor, total: HalfGradients
-    ) -> Tensor | None:
-        from candid.linalg.point_kernels import finish_points, turn_products
-
-        gps, blocks, slopes = self.gps, self.blocks, slope.numpy()
-        turned = np.empty((len(slope), 0, 0), slopes.dtype)
-        of_frames = turned if of_frame is None else of_frame.contiguous().numpy()
-        # Anything, where there are no gradients to be written.
-        root_bars = gps.mean.new_empty(gps.mean.shape if gps.root is None else gps.root.shape).numpy()
-        if gps.full:
-            turned = np.empty_like(slopes)
-
-            def turn_some(gp: int, *own: int) -> None:
-                products, _ = _of_one(sums, gp)
-                turn_products(self._normals[gp][-1], products, turned[gp], root_bars[gp], *own)
-
-            self._share_out_columns(turn_some)
-
-        def finish_some(gp: int, first: int, count: int, its: HalfGradients) -> None:
-            whitener, mean, deviations, _ = self._normals[gp]
-            finish_points(
-                whitener, mean, deviations, pull.share, turned[gp], *_of_one(sums, gp), of_frames[gp], slopes[gp],
-                blocks.points[gp], blocks.own_columns[gp], root_bars[gp].reshape(-1),
-                its.points.numpy()[gp], its.moment.numpy()[gp], first, count,
-            )  # fmt: skip
-
-        for part in self._share_out_columns(finish_some, total.beside):
+    def finish(self, pull: Pull, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
+        points = PointPass(self, pull, sums, slope, None)
+        each_member(points.turn)
+        (parts,) = each_member(lambda *member: points.pull_back(total, *member))
+        for part in parts:
             total.add(part)
-        return None if gps.root is None else torch.from_numpy(root_bars)
+        return points.root_bar
 
-    def _share_out_columns(self, work: Callable[..., None], own: Callable[[], T] | None = None) -> list[T]:
-        """``work(gp, first, count)`` for columns that add up to all of each GP; members have about as much to do.
+    def for_columns(
+        self, member: int, members: int, work: Callable[..., None], *others: Any, shortening: float = SHORTENING
+    ) -> None:
+        """``work(gp, first, count, *others)`` for a member's columns of all GPs; all members have about as much to do.
 
-        If members have something of their ``own``, ``work`` gets it, too. As many GPs as possible are not cut. Columns
-        of triangles are shorter towards the end. They come in whole tiles.
+        As many GPs as possible are not cut. Columns of triangles are shorter towards the end. They come in whole tiles.
         """
-        (n_gps, size), members = self.gps.mean.shape, max(crew_size(), 1)
-        edges, whole = column_edges(size, members), n_gps // members
-
-        def do_some(run: slice) -> T | None:
-            its = () if own is None else (own(),)
-            for member in range(run.start, run.stop):
-                for gp in range(member * whole, (member + 1) * whole):
-                    work(gp, 0, size, *its)
-                first, stop = edges[member : member + 2]
-                for gp in range(members * whole, n_gps if first < stop else 0):
-                    work(gp, first, stop - first, *its)
-            return its[0] if its else None
-
-        return share_out(do_some, members)  # pyright: ignore[reportReturnType]
+        n_gps, size, _ = self.gps.whitener.shape
+        whole, (first, stop) = n_gps // members, column_edges(size, members, shortening)[member : member + 2]
+        for gp in range(member * whole, (member + 1) * whole):
+            work(gp, 0, size, *others)
+        for gp in range(members * whole, n_gps if first < stop else 0):
+            work(gp, first, stop - first, *others)
 
     @cached_property
-    def _normals(self) -> list[tuple[np.ndarray, ...]]:
+    def normals(self) -> list[tuple[np.ndarray, ...]]:
         """W, m, deviations and R of each GP; of the last two there is one, or none."""
         whitener, mean, root = (None if part is None else part.detach().contiguous().numpy() for part in self.gps)
         assert whitener is not None
@@ -147,9 +126,50 @@ class StripPasses(Passes):
         ]
 
 
-def column_edges(size: int, members: int) -> list[int]:
+class PointPass:
+    """What is done with the points of each GP once the sums over rows are complete, in two steps."""
+
+    def __init__(self, passes: StripPasses, pull: Pull, sums: Sums, slope: Tensor, of_frame: Tensor | None) -> None:
+        self._passes, self._share, self._sums, gps = passes, pull.share, sums, passes.gps
+        nothing = slope[:, :0, :0]
+        self._turned, self._slope = (torch.empty_like(slope) if gps.full else nothing).numpy(), slope.numpy()
+        self._of_frame = (nothing if of_frame is None else of_frame).numpy()
+        self.root_bar = None if gps.root is None else torch.empty_like(gps.root, memory_format=torch.contiguous_format)
+        # Anything, where there are no gradients to be written.
+        self._root_bar = (torch.empty_like(gps.mean) if self.root_bar is None else self.root_bar).numpy()
+
+    def turn(self, member: int, members: int) -> None:
+        """Write SG and R̄ of a full S."""
+        from candid.linalg.point_kernels import turn_products
+
+        def turn_some(gp: int, *columns: int) -> None:
+            products, _ = _of_one(self._sums, gp)
+            turn_products(self._passes.normals[gp][-1], products, self._turned[gp], self._root_bar[gp], *columns)
+
+        if self._passes.gps.full:
+            self._passes.for_columns(member, members, turn_some, shortening=SHORTENING_OF_FULL)
+
+    def pull_back(self, total: HalfGradients, member: int, members: int) -> HalfGradients:
+        """Sums beside ``total`` of what K̄_zz means for points and lengthscales."""
+        from candid.linalg.point_kernels import finish_points
+
+        own, blocks = total.beside(), self._passes.blocks
+
+        def finish_some(gp: int, *columns: int) -> None:
+            whitener, mean, deviations, _ = self._passes.normals[gp]
+            finish_points(
+                whitener, mean, deviations, self._share, self._turned[gp], *_of_one(self._sums, gp),
+                self._of_frame[gp], self._slope[gp], blocks.points[gp], blocks.own_columns[gp],
+                self._root_bar[gp].reshape(-1), own.points.numpy()[gp], own.moment.numpy()[gp], *columns,
+            )  # fmt: skip
+
+        self._passes.for_columns(member, members, finish_some)
+        return own
+
+
+def column_edges(size: int, members: int, shortening: float = SHORTENING) -> list[int]:
     """Where the columns of each member begin, and where those of the last one end."""
-    shares = [1 - (1 - member / members) ** SHORTENING for member in range(members)]
+    shares = [1 - (1 - member / members) ** shortening for member in range(members)]
     return [*(min(round(size * share / LARGEST_TILE) * LARGEST_TILE, size) for share in shares), size]
 
 

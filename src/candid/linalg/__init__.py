@@ -19,7 +19,6 @@ from candid.linalg.relative import (
     transposed_lower_product,
     whiten_pair,
 )
-from candid.linalg.relative_divergence import relative_divergence
 from candid.linalg.stationary_conditional import (
     CompiledProfile,
     can_compile,
@@ -56,7 +55,6 @@ __all__ = [
     "nearest",
     "normal_log_density",
     "project",
-    "relative_divergence",
     "residual_squares",
     "transposed_lower_product",
     "whiten",

@@ -25,7 +25,7 @@ import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-__all__ = ["crew", "crew_size", "joined", "share_out", "threads_of_our_own"]
+__all__ = ["crew", "crew_size", "each_member", "joined", "share_out", "threads_of_our_own"]
 
 T = TypeVar("T")
 
@@ -69,6 +69,16 @@ def share_out(work: Callable[[slice], T], count: int) -> list[T]:
         return members.work(first, others)
     finally:
         members.free.release()
+
+
+def each_member(*tasks: Callable[[int, int], Any]) -> list[tuple[Any, ...]]:
+    """What each of the tasks returns to all members, who do their own share of one task after the other.
+
+    A task is told which member it is to work for, and how many there are.
+    """
+    members = max(crew_size(), 1)
+    results = share_out(lambda run: [task(run.start, members) for task in tasks], members)
+    return list(zip(*results, strict=True))
 
 
 def _task(work: Callable[[slice], T], run: slice) -> Callable[[], T]:

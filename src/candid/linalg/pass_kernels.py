@@ -41,7 +41,8 @@ def _width(n_points, item):
 def evaluate_rows(profile, points, rows, first, whitener, mean, deviations, root, features, slope, moments):
     """Write A = W K and w of rows from ``first`` on, and add their moments.
 
-    S = diag(deviations)², S = R Rᵀ with a lower-triangular ``root``, or S = 0 where both have no entries.
+    S = diag(deviations)², S = R Rᵀ with a lower-triangular ``root``, or S = 0 where both have no entries. Where the
+    ``mean`` has none either, there is nothing but what is explained.
     """
     n_points, n_rows = features.shape
     width, variances, full = _width(n_points, features.itemsize), deviations * deviations, root.shape[0] > 0
@@ -52,7 +53,10 @@ def evaluate_rows(profile, points, rows, first, whitener, mean, deviations, root
         means, squares, spreads = moments[0, at : at + count], moments[1, at : at + count], moments[2, at : at + count]
         write_covariances(profile, points, rows, first + at, features, slope, at, count)
         multiply(whiten, features, at, count, features, at)
-        add_moments(features, at, count, mean, variances, means, squares, spreads)
+        if mean.shape[0] > 0:
+            add_moments(features, at, count, mean, variances, means, squares, spreads)
+        else:
+            add_squares(features, at, count, squares)
         if full:
             # T = RᵀA
             multiply(turn, features, at, count, turned, 0)
@@ -68,11 +72,12 @@ def pull_back_rows(
     """Add what the gradients of the moments mean for G and m̄ (``products``), for points, rows and lengthscales.
 
     ``turn`` is P, perhaps with more rows and columns, up to a factor; it is a lower triangle unless S is ``full``.
-    ``mean_turned`` is mᵀW. ``apart``, e + cs, and ``of_cross``, what is to be added to K̄_zx of all rows, have no entries
+    ``mean_turned`` is mᵀW, or has no entries. ``apart``, e + cs, and ``of_cross``, what is to be added to K̄_zx of all rows, have no entries
     where they are zero.
     """
     n_points, n_rows = features.shape
     width, factor = _width(n_points, features.itemsize), features.dtype.type(turn_factor)
+    with_mean = mean_turned.shape[0] > 0
     turn_back = pack_transposed(turn, n_points, n_points) if full else pack_lower_transposed(turn[:n_points, :n_points])
     whiten_back = pack_lower_transposed(whitener[: n_points if apart.shape[0] > 0 else 0])
     cross_bar = np.empty((n_points, width), features.dtype)
@@ -81,11 +86,12 @@ def pull_back_rows(
         h, s = of_mean[at : at + count], of_spread[at : at + count]
         # G and m̄
         add_lower_half(products, features, s, at, count)
-        add_products(features, at, h, products[n_points])
+        if with_mean:
+            add_products(features, at, h, products[n_points])
         # K̄_zx = PᵀA diag(s) + (mᵀW)ᵀhᵀ
         multiply(turn_back, features, at, count, cross_bar, 0)
         for i in range(n_points):
-            own, m = cross_bar[i], mean_turned[i]
+            own, m = cross_bar[i], mean_turned[i] if with_mean else features.dtype.type(0)
             for j in range(count):
                 own[j] = own[j] * (factor * s[j]) + m * h[j]
         if of_cross.shape[0] > 0:

@@ -152,7 +152,8 @@ def finish_points(
         own, row = inner[i, first : i + 1], products[i, first : i + 1]
         shrunk = deviations[i] * deviations[i] if diagonal else dtype.type(0)
         _write_scaled(row, two * (c - shrunk), own)
-        _add_scaled(mean_bar[first : i + 1], -mean[i], own)
+        if mean.shape[0] > 0:
+            _add_scaled(mean_bar[first : i + 1], -mean[i], own)
         if full:
             _add_scaled(turned[i, first : i + 1], -two, own)
         if products_apart.shape[0] > 0:

@@ -1,4 +1,4 @@
-"""KL divergence of q(u) = N(J m, J R Rᵀ Jᵀ) from N(0, L Lᵀ), with its gradients in closed form.
+"""KL divergence of q(u) = N(J m, J R Rᵀ Jᵀ) from N(0, L Lᵀ) and its gradients in closed form, for members of a crew.
 
 L and J are factors of Gram matrices K and Q at the same points. With T = L⁻¹J, that is the divergence of N(m', R'R'ᵀ)
 from the standard normal distribution, where m' = T m and R' = T R. With P = TᵀR', of all of which only what is on and
@@ -21,137 +21,97 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from candid.linalg.autograd import first_order
-from candid.linalg.crew import crew_size, share_out
 from candid.linalg.divergence import divergence_from_standard
-from candid.linalg.stationary_conditional import machine_code_takes
-from candid.linalg.triangular import lower_times, product_below_diagonal, transposed_lower_times
 
-__all__ = ["relative_divergence"]
+__all__ = ["Gradients", "RelativeDivergence"]
 
 
-def relative_divergence(
-    whitener: Float[Tensor, "*batch m m"],
-    other: Float[Tensor, "*batch m m"],
-    frame: Float[Tensor, "*batch m m"],
-    other_frame: Float[Tensor, "*batch m m"],
-    mean: Float[Tensor, "*batch m"],
-    root: Float[Tensor, "*batch m m"] | None,
-) -> Float[Tensor, "*batch"]:
-    """The divergence from L⁻¹ and J, as a function of Ψ, Ψ', m and R.
+class Gradients(NamedTuple):
+    """Below diagonals; that of R, if there is one, is zero above."""
 
-    Above the diagonals, L⁻¹ is zero and nothing else is read.
+    frame: Float[Tensor, "gp m m"]  # Ψ̄
+    other_frame: Float[Tensor, "gp m m"]  # Ψ̄'
+    mean: Float[Tensor, "gp m"]
+    root: Float[Tensor, "gp m m"] | None
+
+
+class RelativeDivergence:
+    """The divergence for each GP, step by step; columns are L⁻¹(J R) rather than T R.
+
+    What is above the diagonals of J and R is not read. All members do their shares of :meth:`turn` before the
+    :meth:`value` is asked for; after :meth:`begin_gradients` those of :meth:`pull_back_turn`, then of
+    :meth:`pull_back_root`.
     """
-    given = (whitener, other, frame, other_frame, mean, root)
-    return _RelativeDivergence.apply(*given)  # pyright: ignore[reportReturnType]
 
+    def __init__(
+        self,
+        whitener: Float[Tensor, "gp m m"],
+        other: Float[Tensor, "gp m m"],
+        mean: Float[Tensor, "gp m"],
+        root: Float[Tensor, "gp m m"] | None,
+    ) -> None:
+        self._whitener, self._other, self._mean = whitener, other, mean
+        self._root = None if root is None else root.contiguous()
+        self._turned_root = None if root is None else torch.empty_like(self._root)  # pyright: ignore[reportArgumentType]
 
-class _Gradients(NamedTuple):
-    frame: Tensor
-    other_frame: Tensor
-    root: Tensor | None
-
-
-class _RelativeDivergence(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, whitener, other, frame, other_frame, mean, root):
-        given = [None if part is None else part.detach() for part in (whitener, other, root)]
-        by_machine = crew_size() > 0 and all(part is not None and machine_code_takes(part) for part in given)
-        ctx.turn = (_MachineTurn if by_machine else _TorchTurn)(*given)  # pyright: ignore[reportArgumentType]
-        turned = ctx.turn.forth(mean.detach())
-        # The root only to notice if somebody has changed it.
-        ctx.save_for_backward(mean, root, turned)
-        if (turned_root := ctx.turn.root) is not None:
-            return divergence_from_standard(turned, turned_root)
-        # T_ii = J_ii / L_ii
-        log_det = sum(_diagonal(part).log().sum(-1) for part in (whitener, other))
-        return 0.5 * (turned.square().sum(-1) + mean.shape[-1] * math.log(2 * math.pi)) - log_det
-
-    @staticmethod
-    @first_order
-    def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        mean, _, turned = ctx.saved_tensors
-        mean_bar = ctx.turn.back(turned)
-        of_frame, of_other_frame, of_root = ctx.turn.gradients(grad, mean.detach(), turned, mean_bar)
-        return None, None, of_frame, of_other_frame, grad.unsqueeze(-1) * mean_bar, of_root
-
-
-class _TorchTurn:
-    """T = L⁻¹J for vectors, and R' = T R."""
-
-    def __init__(self, whitener: Tensor, other: Tensor, root: Tensor | None) -> None:
-        self._triangle = lower_times(whitener, other.tril(), lower_half=True)
-        self._given = None if root is None else root.tril()
-        self.root = None if self._given is None else lower_times(self._triangle, self._given, lower_half=True)
-
-    def forth(self, vector: Tensor) -> Tensor:
-        """T v."""
-        return (self._triangle @ vector.unsqueeze(-1)).squeeze(-1)
-
-    def back(self, vector: Tensor) -> Tensor:
-        """Tᵀv."""
-        return (vector.unsqueeze(-2) @ self._triangle).squeeze(-2)
-
-    def gradients(self, grad: Tensor, mean: Tensor, turned: Tensor, mean_bar: Tensor) -> _Gradients:
-        """Those of frames and root, where m' is ``turned``."""
-        grad, one = grad[..., None, None], torch.eye(mean.shape[-1]).to(mean)
-        of_frame = one - turned.unsqueeze(-1) * turned.unsqueeze(-2)
-        of_other = mean_bar.unsqueeze(-1) * mean.unsqueeze(-2) - one
-        if self.root is None or self._given is None:
-            return _Gradients(grad * of_frame, grad * of_other, None)
-        product = transposed_lower_times(self._triangle, self.root).tril_()
-        of_frame -= product_below_diagonal(self.root, self.root)
-        of_other += product_below_diagonal(product, self._given)
-        product = product.clone()
-        _diagonal(product).sub_(_diagonal(self._given).reciprocal())
-        return _Gradients(grad * of_frame, grad * of_other, grad * product)
-
-
-class _MachineTurn:
-    """The same by machine code, for a crew: its members take some of the columns each, of L⁻¹(J R) rather than T R."""
-
-    def __init__(self, whitener: Tensor, other: Tensor, root: Tensor) -> None:
+    def turn(self, member: int, members: int) -> None:
+        """R'."""
         from candid.linalg.relative_kernels import turn_root
 
-        self._parts = tuple(part.reshape(-1, *part.shape[-2:]).contiguous() for part in (whitener, other, root))
-        self._shape, turned = root.shape, torch.empty_like(self._parts[-1])
-        _share_out_columns(turn_root, *self._parts, turned)
-        self.root, self._turned = turned.view(root.shape), turned
+        if self._root is not None and self._turned_root is not None:
+            _for_columns(turn_root, member, members, self._whitener, self._other, self._root, self._turned_root)
 
-    def forth(self, vector: Tensor) -> Tensor:
+    def value(self) -> Float[Tensor, " gp"]:
         from candid.linalg.relative_kernels import turn_vectors
 
-        return self._with_vectors(turn_vectors, vector)
+        self._turned = torch.empty_like(self._mean)
+        turn_vectors(*(part.numpy() for part in (self._whitener, self._other, self._mean, self._turned)))
+        if self._turned_root is not None:
+            return divergence_from_standard(self._turned, self._turned_root)
+        # T_ii = J_ii / L_ii
+        log_det = sum(part.diagonal(dim1=-2, dim2=-1).log().sum(-1) for part in (self._whitener, self._other))
+        return 0.5 * (self._turned.square().sum(-1) + self._mean.shape[-1] * math.log(2 * math.pi)) - log_det
 
-    def back(self, vector: Tensor) -> Tensor:
+    def begin_gradients(self, grad: Float[Tensor, " gp"]) -> None:
+        """Those of a sum of divergences, each times a number."""
         from candid.linalg.relative_kernels import turn_vectors_back
 
-        return self._with_vectors(turn_vectors_back, vector)
+        self._grad, self._mean_bar = grad, torch.empty_like(self._mean)
+        turn_vectors_back(*(part.numpy() for part in (self._whitener, self._other, self._turned, self._mean_bar)))
+        self._product, self._of_frame, self._of_other = (torch.empty_like(self._whitener) for _ in range(3))
+        self._of_root = None if self._root is None else torch.empty_like(self._root)
+        if self._root is None:
+            weight, one = grad[:, None, None], torch.eye(self._mean.shape[-1]).to(grad)
+            torch.mul(weight, one - _outer(self._turned, self._turned), out=self._of_frame)
+            torch.mul(weight, _outer(self._mean_bar, self._mean) - one, out=self._of_other)
 
-    def _with_vectors(self, work: Callable[..., None], vector: Tensor) -> Tensor:
-        whitener, other, _ = self._parts
-        vectors = vector.reshape(len(whitener), -1)
-        result = torch.empty_like(vectors)
-        work(*(values.numpy() for values in (whitener, other, vectors, result)))
-        return result.view(vector.shape)
+    def pull_back_turn(self, member: int, members: int) -> None:
+        """P, Ψ̄ and R̄."""
+        from candid.linalg.relative_kernels import pull_back_turn
 
-    def gradients(self, grad: Tensor, mean: Tensor, turned: Tensor, mean_bar: Tensor) -> _Gradients:
-        from candid.linalg.relative_kernels import pull_back_root, pull_back_turn
+        if self._root is not None and self._turned_root is not None and self._of_root is not None:
+            given = self._whitener, self._other, self._root, self._turned_root, self._turned, self._grad
+            _for_columns(pull_back_turn, member, members, *given, self._product, self._of_frame, self._of_root)
 
-        product, of_frame, of_other, of_root = (torch.empty_like(self._turned) for _ in range(4))
-        size = mean.shape[-1]
-        grad, mean, turned, mean_bar = grad.reshape(-1), *(v.reshape(-1, size) for v in (mean, turned, mean_bar))
-        _share_out_columns(pull_back_turn, *self._parts, self._turned, turned, grad, product, of_frame, of_root)
-        _share_out_columns(pull_back_root, product, self._parts[-1], mean, mean_bar, grad, of_other)
-        return _Gradients(*(part.view(self._shape) for part in (of_frame, of_other, of_root)))
+    def pull_back_root(self, member: int, members: int) -> None:
+        """Ψ̄'."""
+        from candid.linalg.relative_kernels import pull_back_root
+
+        if self._root is not None:
+            given = self._product, self._root, self._mean, self._mean_bar, self._grad
+            _for_columns(pull_back_root, member, members, *given, self._of_other)
+
+    def gradients(self) -> Gradients:
+        """All of them."""
+        mean_bar = self._grad.unsqueeze(-1) * self._mean_bar
+        return Gradients(self._of_frame, self._of_other, mean_bar, self._of_root)
 
 
-def _share_out_columns(work: Callable[..., None], *parts: Tensor) -> None:
-    """``work`` for the matrices, vectors and numbers of each GP; members of a crew take some of their columns each."""
-    members = crew_size()
+def _for_columns(work: Callable[..., None], member: int, members: int, *parts: Tensor) -> None:
+    """``work`` with the matrices, vectors and numbers of each GP, for a member's columns."""
     for own in zip(*(part.numpy() for part in parts), strict=True):
-        share_out(lambda run, own=own: work(*own, run.start, members), members)
+        work(*own, member, members)
 
 
-def _diagonal(matrix: Tensor) -> Tensor:
-    return matrix.diagonal(dim1=-2, dim2=-1)
+def _outer(x: Tensor, y: Tensor) -> Tensor:
+    return x.unsqueeze(-1) * y.unsqueeze(-2)

@@ -1,6 +1,7 @@
 """Machine code for :mod:`candid.linalg.relative_divergence`, whose names these are.
 
-Each member of a crew takes every so many panels of columns: the first ones are longer than the last. What is above the
+Each member of a crew takes every so many panels of columns, of which the first ones are longer than the last; the
+longest one is the last member's. What is above the
 diagonals of J, R and R' is not read, and of results without a word about it it has no meaning. Matrices are stored row
 after row.
 """
@@ -67,7 +68,7 @@ def turn_root(whitener, other, root, turned, member, members):
     n, width = root.shape[0], panel_width(root.itemsize)
     whiten, multiply_other = pack_lower(whitener), pack_lower(other)
     panel, product = np.empty((n, width), root.dtype), np.empty((n, width), root.dtype)
-    for first in range(member * width, n, members * width):
+    for first in range((members - 1 - member) * width, n, members * width):
         count = min(width, n - first)
         _write_columns(root, first, count, panel)
         multiply_part(multiply_other, panel, 0, count, product, 0, first, first, n)
@@ -83,7 +84,7 @@ def pull_back_turn(
     n, width, one = root.shape[0], panel_width(root.itemsize), root.dtype.type(1)
     whiten_back, multiply_other = pack_lower_transposed(whitener), pack_lower_transposed(other)
     square, panel = pack_lower(turned_root), np.empty((n, width), root.dtype)
-    for first in range(member * width, n, members * width):
+    for first in range((members - 1 - member) * width, n, members * width):
         count = min(width, n - first)
         _write_columns(turned_root, first, count, panel)
         multiply_part(whiten_back, panel, 0, count, panel, 0, first, first, n)
@@ -112,7 +113,7 @@ def pull_back_root(product, root, mean, mean_bar, grad, of_other_frame, member, 
     """The gradient g Ψ̄'."""
     n, width = root.shape[0], panel_width(root.itemsize)
     factor, panel = pack_lower(product), np.empty((n, width), root.dtype)
-    for first in range(member * width, n, members * width):
+    for first in range((members - 1 - member) * width, n, members * width):
         count = min(width, n - first)
         # P Rᵀ
         _write_rows(root, first, count, panel)

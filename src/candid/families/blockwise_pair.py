@@ -1,0 +1,195 @@
+"""Moments of a mean and a covariance from two kernels at the same points, and their divergence, by members of a crew.
+
+For q(v) = N(m, S) as the mean's kernel Q whitens it, the two together are what :mod:`candid.families.blockwise` does for
+each, with S = 0 for the covariance's K, and :mod:`candid.linalg.relative_divergence` for both. Whoever is done with one
+begins with the next: members meet once where each would have them meet.
+
+What else is made of the points' matrices goes through Ψ = L⁻¹ k(Z, Z) L⁻ᵀ of each kernel, which is I. With a gradient Ψ̄,
+of which the lower triangle counts, K̄_zz = ½ L⁻ᵀ ⟦Ψ̄ − ĀAᵀ⟧ L⁻¹, where ⟦⟧ is the symmetric matrix with that lower triangle.
+What else is made of features A goes through Ψ and k(Z, x), and A itself has no gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from candid.families.blockwise import Prepared
+from candid.families.row_blocks import GPs, Pull, Sums
+from candid.families.row_strips import PointPass, StripPasses
+from candid.kernels.blocks import CompiledBlocks, HalfGradients
+from candid.linalg import first_order
+from candid.linalg.crew import each_member
+from candid.linalg.relative_divergence import RelativeDivergence
+
+__all__ = ["PairedMoments", "Seen", "paired_moments"]
+
+
+class Seen(NamedTuple):
+    """What a kernel sees of rows and points, and what is prepared for it."""
+
+    prepared: Prepared
+    rows: Tensor
+    points: Tensor
+
+
+class Traces(NamedTuple):
+    """What may be made of a kernel's matrices besides, for each of them."""
+
+    frame: Tensor  # Ψ, (…, M, M), only for gradients
+    cross: Tensor  # k(Z, x), (…, M, n), only for gradients
+    features: Tensor  # A, without gradients, or without columns where it is not asked for
+    lower: Tensor  # L, with anything above its diagonal
+    whitener: Tensor  # L⁻¹
+
+
+class PairedMoments(NamedTuple):
+    """Moments at unit amplitude, (…, n), and the divergence of q(u) from N(0, K_zz)."""
+
+    mean: Tensor
+    explained: Tensor  # by K
+    spread: Tensor
+    divergence: Tensor
+    of_covariance: Traces
+    of_mean: Traces
+
+
+def paired_moments(
+    of_covariance: Seen, of_mean: Seen, mean: Tensor, root: Tensor | None, with_features: bool
+) -> PairedMoments:
+    """For q(v) = N(mean, R Rᵀ), with R as a matrix with anything above its diagonal; None is a point."""
+    pair = of_covariance, of_mean
+    given = [part for rows in pair for part in (rows.rows, rows.points, rows.prepared.lengthscale)]
+    *moments, divergence, frame, own_frame, cross, own_cross, features, own_features = _Pair.apply(  # pyright: ignore[reportGeneralTypeIssues]
+        [rows.prepared for rows in pair], with_features, mean, root, *given
+    )
+    factors = [
+        [rows.prepared.inputs.unfold(part) for part in (rows.prepared.factors.lower, rows.prepared.factors.inverse)]
+        for rows in pair
+    ]
+    return PairedMoments(
+        *moments,
+        divergence,
+        Traces(frame, cross, features, *factors[0]),
+        Traces(own_frame, own_cross, own_features, *factors[1]),
+    )
+
+
+class _Kernel:
+    """One of the two kernels, with the shares of each member."""
+
+    def __init__(self, prepared: Prepared, mean: Tensor, root: Tensor | None, with_features: bool) -> None:
+        self.inputs, self.slope = prepared.inputs, prepared.factors.slope
+        self.lengthscale, blocks = prepared.lengthscale, prepared.inputs.blocks
+        assert isinstance(blocks, CompiledBlocks)
+        self.passes, self.parts = StripPasses(GPs(prepared.factors.inverse, mean, root), blocks), self.inputs.parts()
+        (n_gps, size, _), n_rows = self.slope.shape, blocks.columns.shape[-1]
+        self.moments = mean.new_zeros(3, n_gps, n_rows)
+        self.features = mean.new_empty(n_gps, size, n_rows if with_features else 0)
+        self.kept: list[tuple[Tensor, Tensor]] = []
+
+    def evaluate(self, member: int, members: int) -> list[tuple[Tensor, Tensor]]:
+        """Moments of some rows, and what is to be kept of them."""
+        kept = []
+        for gp, rows in self._own(self.parts, member, members):
+            kept.append(self.passes.evaluate(gp, rows, self.moments))
+            if self.features.numel():
+                self.features[gp, :, rows] = kept[-1][0]
+        return kept
+
+    def begin(self, pull: Pull, of_rows: bool) -> None:
+        """Gradients."""
+        self.pull, self.total = pull, self.inputs.blocks.zeros(of_rows)
+
+    def pull_back(self, member: int, members: int) -> tuple[Sums, HalfGradients]:
+        """What some rows contribute to sums and gradients."""
+        sums, own = Sums.zeros(self.passes.gps, self.pull), self.total.beside()
+        its = zip(*(self._own(all_of_them, member, members) for all_of_them in (self.parts, self.kept)), strict=True)
+        for part, kept in its:
+            self.passes.pull_back(self.pull, *part, kept, sums, own)
+        return sums, own
+
+    def gather(self, results: Sequence[tuple[Sums, HalfGradients]], of_frame: Tensor) -> PointPass:
+        """All members' sums, which points need."""
+        (self.sums, own), *others = results
+        self.total.add(own)
+        for more, own in others:
+            self.sums.add(more)
+            self.total.add(own)
+        return PointPass(self.passes, self.pull, self.sums, self.slope, of_frame)
+
+    @staticmethod
+    def _own(parts: Sequence, member: int, members: int) -> Sequence:
+        return parts[len(parts) * member // members : len(parts) * (member + 1) // members]
+
+
+class _Pair(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, prepared, with_features, mean, root, x, points, lengthscale, own_x, own_points, own_lengthscale):
+        inputs = prepared[0].inputs
+        last, unfold = len(inputs.batch) - 1, inputs.unfold
+        flat_mean, flat_root = mean.detach().flatten(0, last), None if root is None else root.detach().flatten(0, last)
+        # Of the covariance, only what is explained is of interest.
+        of_covariance = _Kernel(prepared[0], flat_mean[:, :0], None, with_features)
+        of_mean = _Kernel(prepared[1], flat_mean, flat_root, with_features)
+        factors = prepared[0].factors.inverse, prepared[1].factors.lower
+        divergence = RelativeDivergence(*factors, flat_mean, flat_root)
+        own, others, _ = each_member(of_covariance.evaluate, of_mean.evaluate, divergence.turn)
+        for kernel, results in ((of_covariance, own), (of_mean, others)):
+            kernel.kept = [kept for some in results for kept in some]
+        ctx.kernels, ctx.divergence = (of_covariance, of_mean), divergence
+        # Only to notice if somebody has changed them.
+        ctx.save_for_backward(mean, root, x, points, lengthscale, own_x, own_points, own_lengthscale)
+        ctx.set_materialize_grads(False)
+        # Nobody reads Ψ or k(Z, x): a single number stands for all of their entries.
+        one, square = flat_mean.new_ones(1, 1, 1), of_mean.slope.shape
+        frames = [unfold(one.expand(square)) for _ in range(2)]
+        crosses = [unfold(one.expand(*square[:-1], len(x))) for _ in range(2)]
+        features = [unfold(kernel.features) for kernel in ctx.kernels]
+        ctx.mark_non_differentiable(*features)
+        moments = of_mean.moments[0], of_covariance.moments[1], of_mean.moments[2]
+        return *map(unfold, moments), unfold(divergence.value()), *frames, *crosses, *features
+
+    @staticmethod
+    @first_order
+    def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
+        ctx, of_latent, of_explained, of_spread, of_divergence, frame, own_frame, cross, own_cross, *_
+    ):
+        (mean, root, *_), (of_covariance, of_mean), divergence = ctx.saved_tensors, ctx.kernels, ctx.divergence
+        n_gps, n_rows = of_mean.moments.shape[1:]
+        zero = mean.new_zeros(n_gps, n_rows)
+        of_latent, of_explained, of_spread = (
+            zero if grad is None else grad.reshape(n_gps, n_rows) for grad in (of_latent, of_explained, of_spread)
+        )
+        cross, own_cross = (None if grad is None else grad.reshape(n_gps, -1, n_rows) for grad in (cross, own_cross))
+        of_divergence = mean.new_zeros(n_gps) if of_divergence is None else of_divergence.reshape(n_gps).contiguous()
+        of_covariance.begin(of_covariance.passes.pull(zero, of_explained, zero, cross), ctx.needs_input_grad[4])
+        of_mean.begin(of_mean.passes.pull(of_latent, None, of_spread, own_cross), ctx.needs_input_grad[7])
+        divergence.begin_gradients(of_divergence)
+
+        each_member(of_mean.passes.turning(of_mean.pull), divergence.pull_back_turn)
+        _, own, others = each_member(divergence.pull_back_root, of_covariance.pull_back, of_mean.pull_back)
+        bars = divergence.gradients()
+        for bar, more in ((bars.frame, frame), (bars.other_frame, own_frame)):
+            if more is not None:
+                bar += more.reshape(bar.shape)
+        kernels = (of_covariance, of_mean)
+        points = [
+            kernel.gather(results, bar)
+            for kernel, results, bar in zip(kernels, (own, others), (bars.frame, bars.other_frame), strict=True)
+        ]
+        each_member(points[1].turn)
+        finished = each_member(
+            *(partial(own.pull_back, kernel.total) for own, kernel in zip(points, kernels, strict=True))
+        )
+        for kernel, parts in zip(kernels, finished, strict=True):
+            for part in parts:
+                kernel.total.add(part)
+        mean_bar = bars.mean + of_mean.sums.mean_bar
+        root_bar = None if bars.root is None else bars.root.add_(points[1].root_bar).view(root.shape)
+        of_kernels = [bar for kernel in kernels for bar in kernel.inputs.gradients(kernel.total, kernel.lengthscale)]
+        return None, None, mean_bar.view(mean.shape), root_bar, *of_kernels
