@@ -149,12 +149,12 @@ def test_after_an_interruption_others_take_over(monkeypatch):
     before, may_end = threading.enumerate(), threading.Event()
     monkeypatch.setattr(crew_module, "_crews", {})
 
-    def interrupt(member):
+    def interrupt(begun):
         raise KeyboardInterrupt
 
     with crew(2):
         with monkeypatch.context() as patch:
-            patch.setattr(crew_module._Member, "end", interrupt)
+            patch.setattr(crew_module._Begun, "end", interrupt)
             with pytest.raises(KeyboardInterrupt):
                 share_out(lambda run: run.start and may_end.wait(30) and "late", 2)
         (interrupted,) = (

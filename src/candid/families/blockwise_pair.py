@@ -20,7 +20,7 @@ from torch import Tensor
 
 from candid.families.blockwise import Prepared
 from candid.families.row_blocks import GPs, Pull, Sums
-from candid.families.row_strips import PointPass, StripPasses
+from candid.families.row_strips import More, PointPass, StripPasses
 from candid.kernels.blocks import CompiledBlocks, HalfGradients
 from candid.linalg import first_order
 from candid.linalg.crew import each_member
@@ -56,6 +56,12 @@ class PairedMoments(NamedTuple):
     divergence: Tensor
     of_covariance: Traces
     of_mean: Traces
+    work: RelativeDivergence
+
+    def begin_gradients(self) -> None:
+        """Let somebody begin with those of the divergence, now that there is nothing else for the crew to do."""
+        if self.divergence.requires_grad:
+            self.work.begin()
 
 
 def paired_moments(
@@ -63,20 +69,17 @@ def paired_moments(
 ) -> PairedMoments:
     """For q(v) = N(mean, R Rᵀ), with R as a matrix with anything above its diagonal; None is a point."""
     pair = of_covariance, of_mean
-    given = [part for rows in pair for part in (rows.rows, rows.points, rows.prepared.lengthscale)]
-    *moments, divergence, frame, own_frame, cross, own_cross, features, own_features = _Pair.apply(  # pyright: ignore[reportGeneralTypeIssues]
-        [rows.prepared for rows in pair], with_features, mean, root, *given
-    )
-    factors = [
-        [rows.prepared.inputs.unfold(part) for part in (rows.prepared.factors.lower, rows.prepared.factors.inverse)]
-        for rows in pair
+    inputs, factors = of_covariance.prepared.inputs, [own.prepared.factors for own in pair]
+    last = len(inputs.batch) - 1
+    flat = mean.detach().flatten(0, last), None if root is None else root.detach().flatten(0, last)
+    work = RelativeDivergence(factors[0].inverse, factors[1].lower, *flat)
+    given = [part for own in pair for part in (own.rows, own.points, own.prepared.lengthscale)]
+    moments = _Pair.apply([own.prepared for own in pair], work, flat, with_features, mean, root, *given)
+    traces = [
+        Traces(*matrices, inputs.unfold(own.lower), inputs.unfold(own.inverse))  # pyright: ignore[reportArgumentType]
+        for *matrices, own in zip(moments[4:6], moments[6:8], moments[8:10], factors, strict=True)  # pyright: ignore[reportIndexIssue]
     ]
-    return PairedMoments(
-        *moments,
-        divergence,
-        Traces(frame, cross, features, *factors[0]),
-        Traces(own_frame, own_cross, own_features, *factors[1]),
-    )
+    return PairedMoments(*moments[:4], *traces, work)  # pyright: ignore[reportIndexIssue]
 
 
 class _Kernel:
@@ -113,14 +116,14 @@ class _Kernel:
             self.passes.pull_back(self.pull, *part, kept, sums, own)
         return sums, own
 
-    def gather(self, results: Sequence[tuple[Sums, HalfGradients]], of_frame: Tensor) -> PointPass:
+    def gather(self, results: Sequence[tuple[Sums, HalfGradients]], more: More) -> PointPass:
         """All members' sums, which points need."""
         (self.sums, own), *others = results
         self.total.add(own)
-        for more, own in others:
-            self.sums.add(more)
-            self.total.add(own)
-        return PointPass(self.passes, self.pull, self.sums, self.slope, of_frame)
+        for its_sums, its_own in others:
+            self.sums.add(its_sums)
+            self.total.add(its_own)
+        return PointPass(self.passes, self.pull, self.sums, self.slope, more)
 
     @staticmethod
     def _own(parts: Sequence, member: int, members: int) -> Sequence:
@@ -129,15 +132,14 @@ class _Kernel:
 
 class _Pair(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, prepared, with_features, mean, root, x, points, lengthscale, own_x, own_points, own_lengthscale):
-        inputs = prepared[0].inputs
-        last, unfold = len(inputs.batch) - 1, inputs.unfold
-        flat_mean, flat_root = mean.detach().flatten(0, last), None if root is None else root.detach().flatten(0, last)
+    def forward(
+        ctx, prepared, divergence, flat, with_features,
+        mean, root, x, points, lengthscale, own_x, own_points, own_lengthscale,
+    ):  # fmt: skip
         # Of the covariance, only what is explained is of interest.
+        (flat_mean, flat_root), unfold = flat, prepared[0].inputs.unfold
         of_covariance = _Kernel(prepared[0], flat_mean[:, :0], None, with_features)
         of_mean = _Kernel(prepared[1], flat_mean, flat_root, with_features)
-        factors = prepared[0].factors.inverse, prepared[1].factors.lower
-        divergence = RelativeDivergence(*factors, flat_mean, flat_root)
         own, others, _ = each_member(of_covariance.evaluate, of_mean.evaluate, divergence.turn)
         for kernel, results in ((of_covariance, own), (of_mean, others)):
             kernel.kept = [kept for some in results for kept in some]
@@ -166,22 +168,18 @@ class _Pair(torch.autograd.Function):
             zero if grad is None else grad.reshape(n_gps, n_rows) for grad in (of_latent, of_explained, of_spread)
         )
         cross, own_cross = (None if grad is None else grad.reshape(n_gps, -1, n_rows) for grad in (cross, own_cross))
-        of_divergence = mean.new_zeros(n_gps) if of_divergence is None else of_divergence.reshape(n_gps).contiguous()
-        of_covariance.begin(of_covariance.passes.pull(zero, of_explained, zero, cross), ctx.needs_input_grad[4])
-        of_mean.begin(of_mean.passes.pull(of_latent, None, of_spread, own_cross), ctx.needs_input_grad[7])
-        divergence.begin_gradients(of_divergence)
+        of_covariance.begin(of_covariance.passes.pull(zero, of_explained, zero, cross), ctx.needs_input_grad[6])
+        of_mean.begin(of_mean.passes.pull(of_latent, None, of_spread, own_cross), ctx.needs_input_grad[9])
+        divergence.begin()
 
         each_member(of_mean.passes.turning(of_mean.pull), divergence.pull_back_turn)
-        _, own, others = each_member(divergence.pull_back_root, of_covariance.pull_back, of_mean.pull_back)
-        bars = divergence.gradients()
-        for bar, more in ((bars.frame, frame), (bars.other_frame, own_frame)):
-            if more is not None:
-                bar += more.reshape(bar.shape)
-        kernels = (of_covariance, of_mean)
-        points = [
-            kernel.gather(results, bar)
-            for kernel, results, bar in zip(kernels, (own, others), (bars.frame, bars.other_frame), strict=True)
-        ]
+        _, *sums = each_member(divergence.pull_back_root, of_covariance.pull_back, of_mean.pull_back)
+        bars, kernels = divergence.gradients(), (of_covariance, of_mean)
+        weight = mean.new_zeros(n_gps) if of_divergence is None else of_divergence.reshape(n_gps)
+        more = _weighted(bars.frame, weight, frame), _weighted(bars.other_frame, weight, own_frame)
+        of_root = None if root is None else bars.root
+        more = more[0], more[1]._replace(root=of_root, root_weights=weight.tolist())
+        points = [kernel.gather(*own) for kernel, *own in zip(kernels, sums, more, strict=True)]
         each_member(points[1].turn)
         finished = each_member(
             *(partial(own.pull_back, kernel.total) for own, kernel in zip(points, kernels, strict=True))
@@ -189,7 +187,14 @@ class _Pair(torch.autograd.Function):
         for kernel, parts in zip(kernels, finished, strict=True):
             for part in parts:
                 kernel.total.add(part)
-        mean_bar = bars.mean + of_mean.sums.mean_bar
-        root_bar = None if bars.root is None else bars.root.add_(points[1].root_bar).view(root.shape)
+        mean_bar = torch.addcmul(of_mean.sums.mean_bar, weight.unsqueeze(-1), bars.mean)
+        root_bar = None if root is None else points[1].root_bar.view(root.shape)
         of_kernels = [bar for kernel in kernels for bar in kernel.inputs.gradients(kernel.total, kernel.lengthscale)]
-        return None, None, mean_bar.view(mean.shape), root_bar, *of_kernels
+        return None, None, None, None, mean_bar.view(mean.shape), root_bar, *of_kernels
+
+
+def _weighted(of_frame: Tensor, weight: Tensor, more: Tensor | None) -> More:
+    """Ψ̄ of a divergence, times its weight, and more."""
+    if more is None:
+        return More(of_frame, weight.tolist())
+    return More(torch.addcmul(more.reshape(of_frame.shape), weight[:, None, None], of_frame))

@@ -203,6 +203,7 @@ class Conditional(Sparse):
             traces = moments.of_covariance, moments.of_mean
             omega = blockwise_omega(prepared, seen.rows, *traces, columns, self.omega_floor)
             penalties["omega"] = self._scale_of_omega(batch) * over_gps(omega)
+        moments.begin_gradients()
         return Evaluation(marginal, penalties)
 
     def _evaluate_whole(self, batch: Batch, seen: _Seen, seen_by_mean: _Seen) -> Evaluation:

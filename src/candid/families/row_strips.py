@@ -6,9 +6,9 @@ what is done with the points of a GP takes a few calls. Each has one thread, so 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from candid.families.row_blocks import GPs, Passes, Pull, Sums, TorchPasses
 from candid.kernels.blocks import Blocks, CompiledBlocks, HalfGradients
 from candid.linalg.crew import crew_size, each_member
 
-__all__ = ["PointPass", "StripPasses", "column_edges", "make_passes"]
+__all__ = ["More", "PointPass", "StripPasses", "column_edges", "make_passes"]
 
 Task = Callable[[int, int], Any]
 
@@ -91,7 +91,7 @@ class StripPasses(Passes):
         )  # fmt: skip
 
     def finish(self, pull: Pull, sums: Sums, slope: Tensor, total: HalfGradients) -> Tensor | None:
-        points = PointPass(self, pull, sums, slope, None)
+        points = PointPass(self, pull, sums, slope, More())
         each_member(points.turn)
         (parts,) = each_member(lambda *member: points.pull_back(total, *member))
         for part in parts:
@@ -126,14 +126,26 @@ class StripPasses(Passes):
         ]
 
 
+class More(NamedTuple):
+    """Gradients from elsewhere, which are to be added."""
+
+    frame: Tensor | None = None  # Ψ̄, (GP, M, M), of which the lower triangle counts
+    frame_weights: Sequence[float] | None = None  # by which those of each GP are multiplied; None is one
+    root: Tensor | None = None  # R̄ of a full S
+    root_weights: Sequence[float] | None = None
+
+
 class PointPass:
     """What is done with the points of each GP once the sums over rows are complete, in two steps."""
 
-    def __init__(self, passes: StripPasses, pull: Pull, sums: Sums, slope: Tensor, of_frame: Tensor | None) -> None:
+    def __init__(self, passes: StripPasses, pull: Pull, sums: Sums, slope: Tensor, more: More) -> None:
         self._passes, self._share, self._sums, gps = passes, pull.share, sums, passes.gps
-        nothing = slope[:, :0, :0]
+        nothing, ones = slope[:, :0, :0], [1.0] * len(slope)
         self._turned, self._slope = (torch.empty_like(slope) if gps.full else nothing).numpy(), slope.numpy()
-        self._of_frame = (nothing if of_frame is None else of_frame).numpy()
+        self._of_frame, self._of_root = (
+            (nothing if of_part is None else of_part).numpy() for of_part in (more.frame, more.root)
+        )
+        self._frame_weights, self._root_weights = more.frame_weights or ones, more.root_weights or ones
         self.root_bar = None if gps.root is None else torch.empty_like(gps.root, memory_format=torch.contiguous_format)
         # Anything, where there are no gradients to be written.
         self._root_bar = (torch.empty_like(gps.mean) if self.root_bar is None else self.root_bar).numpy()
@@ -144,7 +156,10 @@ class PointPass:
 
         def turn_some(gp: int, *columns: int) -> None:
             products, _ = _of_one(self._sums, gp)
-            turn_products(self._passes.normals[gp][-1], products, self._turned[gp], self._root_bar[gp], *columns)
+            turn_products(
+                self._passes.normals[gp][-1], products, self._of_root[gp], self._root_weights[gp], self._turned[gp],
+                self._root_bar[gp], *columns,
+            )  # fmt: skip
 
         if self._passes.gps.full:
             self._passes.for_columns(member, members, turn_some, shortening=SHORTENING_OF_FULL)
@@ -159,8 +174,9 @@ class PointPass:
             whitener, mean, deviations, _ = self._passes.normals[gp]
             finish_points(
                 whitener, mean, deviations, self._share, self._turned[gp], *_of_one(self._sums, gp),
-                self._of_frame[gp], self._slope[gp], blocks.points[gp], blocks.own_columns[gp],
-                self._root_bar[gp].reshape(-1), own.points.numpy()[gp], own.moment.numpy()[gp], *columns,
+                self._of_frame[gp], self._frame_weights[gp], self._slope[gp], blocks.points[gp],
+                blocks.own_columns[gp], self._root_bar[gp].reshape(-1), own.points.numpy()[gp], own.moment.numpy()[gp],
+                *columns,
             )  # fmt: skip
 
         self._passes.for_columns(member, members, finish_some)

@@ -14,18 +14,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar, copy_context
 from functools import cache
 from itertools import pairwise
+from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
-__all__ = ["crew", "crew_size", "each_member", "joined", "share_out", "threads_of_our_own"]
+__all__ = ["crew", "crew_size", "each_member", "joined", "meanwhile", "share_out", "threads_of_our_own"]
 
 T = TypeVar("T")
 
@@ -81,6 +82,20 @@ def each_member(*tasks: Callable[[int, int], Any]) -> list[tuple[Any, ...]]:
     return list(zip(*results, strict=True))
 
 
+def meanwhile(work: Callable[[], T]) -> Callable[[], T]:
+    """Let another member begin with ``work``; whoever calls what is returned gets the result, once there is one.
+
+    It is next to what that member does already, and before what comes later. In a crew of one it is done when the
+    result is asked for.
+    """
+    size = crew_size()
+    task = _task(lambda run: work(), slice(0))
+    if size <= 1:
+        return cache(task)
+    begun = _members(size - 1, os.getpid()).begin(task)
+    return cache(lambda: _result(begun.end()))
+
+
 def _task(work: Callable[[slice], T], run: slice) -> Callable[[], T]:
     """For a member, who knows what is set around the caller."""
     context = copy_context()
@@ -101,10 +116,7 @@ def _as_member(work: Callable[[slice], T], run: slice) -> T:
 
 
 class _Members:
-    """Threads that sleep until there is something to do.
-
-    Handing work over by locks takes half of the time that it takes an executor, which counts where steps are short.
-    """
+    """Threads that sleep until there is something to do."""
 
     def __init__(self, number: int) -> None:
         self.free = Lock()
@@ -113,56 +125,66 @@ class _Members:
     def work(self, first: Callable[[], T], others: Sequence[Callable[[], T]]) -> list[T]:
         """What all of them return, ``first`` in this thread. Nobody goes on writing once this is over."""
         try:
-            for member, task in zip(self._members, others, strict=True):
-                member.begin(task)
-            outcomes = [_outcome(first), *(member.end() for member in self._members)]
+            begun = [member.begin(task) for member, task in zip(self._members, others, strict=True)]
+            outcomes = [_outcome(first), *(task.end() for task in begun)]
         except BaseException:
             # Interrupted while somebody was at work, who would hand in late what nobody waits for: others take over.
-            _dismiss(self)
-            for member in self._members:
-                member.leave()
+            self.leave()
             raise
-        for _, error in outcomes:
-            if error is not None:
-                raise error
-        return [result for result, _ in outcomes]
+        return [_result(outcome) for outcome in outcomes]
+
+    def begin(self, task: Callable[[], T]) -> _Begun[T]:
+        """Let one of them do that, next to what it does already."""
+        return self._members[0].begin(task)
+
+    def leave(self) -> None:
+        """Once their tasks at hand are done."""
+        _dismiss(self)
+        for member in self._members:
+            member.leave()
+
+
+class _Begun(Generic[T]):
+    """What somebody has been given to do.
+
+    Handing it over by a lock takes half of the time that it takes an executor, which counts where steps are short.
+    """
+
+    def __init__(self, task: Callable[[], T]) -> None:
+        self._task: Callable[[], T] | None = task
+        self._outcome: tuple[Any, BaseException | None] = None, None
+        self._ended = Lock()
+        self._ended.acquire()
+
+    def do(self) -> None:
+        assert self._task is not None
+        # What a task refers to is not kept any longer.
+        self._outcome, self._task = _outcome(self._task), None
+        self._ended.release()
+
+    def end(self) -> tuple[Any, BaseException | None]:
+        """The outcome, once there is one."""
+        self._ended.acquire()
+        return self._outcome
 
 
 class _Member:
     def __init__(self) -> None:
-        self._task: Callable[[], Any] | None = None
-        self._leaving = False
-        self._result: tuple[Any, BaseException | None] = None, None
-        self._begun, self._ended = Lock(), Lock()
-        for lock in (self._begun, self._ended):
-            lock.acquire()
+        self._begun: SimpleQueue[_Begun[Any] | None] = SimpleQueue()
         Thread(target=self._live, name="candid", daemon=True).start()
 
-    def begin(self, task: Callable[[], Any]) -> None:
-        self._task = task
-        self._begun.release()
+    def begin(self, task: Callable[[], T]) -> _Begun[T]:
+        begun = _Begun(task)
+        self._begun.put(begun)
+        return begun
 
     def leave(self) -> None:
-        """Once the task at hand, if there is one, is done."""
-        self._leaving = True
-        with suppress(RuntimeError):
-            # It waits, or is about to begin.
-            self._begun.release()
-
-    def end(self) -> tuple[Any, BaseException | None]:
-        self._ended.acquire()
-        outcome, self._result = self._result, (None, None)
-        return outcome
+        self._begun.put(None)
 
     def _live(self) -> None:
-        while True:
-            self._begun.acquire()
-            if self._leaving:
-                return
-            assert self._task is not None
-            # What a task refers to is not kept until the next one.
-            self._result, self._task = _outcome(self._task), None
-            self._ended.release()
+        while (begun := self._begun.get()) is not None:
+            begun.do()
+            del begun
 
 
 def _outcome(task: Callable[[], T]) -> tuple[Any, BaseException | None]:
@@ -171,6 +193,13 @@ def _outcome(task: Callable[[], T]) -> tuple[Any, BaseException | None]:
         return task(), None
     except BaseException as error:
         return None, error
+
+
+def _result(outcome: tuple[Any, BaseException | None]) -> Any:
+    result, error = outcome
+    if error is not None:
+        raise error
+    return result
 
 
 # By their number and the process: a forked one has none of its parent's.

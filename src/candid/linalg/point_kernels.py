@@ -108,11 +108,11 @@ def _add_scaled(row, factor, out):
 
 @kept_on_disk
 @no_type_check
-def turn_products(root, products, turned, root_bar, first, count):
+def turn_products(root, products, of_root, weight, turned, root_bar, first, count):
     """Some columns of SG on and below the diagonal, written to ``turned``, and as many rows of R̄ = 2GR, for a full S.
 
     ``first`` is a row with which a tile starts. G, the first rows of ``products``, is complete on and below the
-    diagonal only.
+    diagonal only. ``of_root``, times its ``weight``, is added to R̄; it has no entries where it is zero.
     """
     n_points, stop, two = root.shape[0], first + count, root.dtype.type(2)
     # What is above the diagonal of G is below it, too.
@@ -126,8 +126,9 @@ def turn_products(root, products, turned, root_bar, first, count):
     write_transpose(turned[:, first:stop], 0, stop, count, root_bar[first:stop], 0)
     for i in range(first, stop):
         bar = root_bar[i]
-        for j in range(i + 1):
-            bar[j] *= two
+        _write_scaled(bar[: i + 1], two, bar[: i + 1])
+        if of_root.shape[0] > 0:
+            _add_scaled(of_root[i, : i + 1], bar.dtype.type(weight), bar[: i + 1])
         bar[i + 1 :] = bar.dtype.type(0)
     multiply_part(pack_lower(root), turned, first, count, turned, first, first, 0, n_points)
 
@@ -135,14 +136,14 @@ def turn_products(root, products, turned, root_bar, first, count):
 @kept_on_disk
 @no_type_check
 def finish_points(
-    whitener, mean, deviations, share, turned, products, products_apart, of_frame, slope, points, columns,
+    whitener, mean, deviations, share, turned, products, products_apart, of_frame, weight, slope, points, columns,
     root_bar, points_bar, moment, first, count,
 ):  # fmt: skip
     """Add what some columns of K̄_zz, as G and m̄ in ``products`` make it, mean for points and lengthscales.
 
     ``turned`` is SG of a full S, and has no entries otherwise. For a diagonal one the gradients of deviations are
-    written to ``root_bar``. ``of_frame`` is Ψ̄, without entries where it is zero. ``columns`` are the points once more,
-    as columns.
+    written to ``root_bar``. ``of_frame`` is Ψ̄ up to its ``weight``, without entries where it is zero. ``columns`` are
+    the points once more, as columns.
     """
     n_points, stop, dtype = whitener.shape[0], first + count, whitener.dtype
     full, diagonal, two, c = turned.shape[0] > 0, deviations.shape[0] > 0, dtype.type(2), dtype.type(share)
@@ -159,7 +160,7 @@ def finish_points(
         if products_apart.shape[0] > 0:
             _add_scaled(products_apart[i, first : i + 1], dtype.type(-1), own)
         if of_frame.shape[0] > 0:
-            _add_scaled(of_frame[i, first : i + 1], dtype.type(1), own)
+            _add_scaled(of_frame[i, first : i + 1], dtype.type(weight), own)
         inner[i, i] *= dtype.type(0.5)
         if diagonal and i < stop:
             root_bar[i] = two * deviations[i] * products[i, i]

@@ -4,11 +4,11 @@ L and J are factors of Gram matrices K and Q at the same points. With T = L⁻¹
 from the standard normal distribution, where m' = T m and R' = T R. With P = TᵀR', of all of which only what is on and
 below the diagonal counts,
 
-    m̄ = Tᵀm'        R̄ = P − diag(1/R_ii)        Ψ̄ = I − R'R'ᵀ − m'm'ᵀ        Ψ̄' = P Rᵀ + m̄ mᵀ − I,
+    m̄ = Tᵀm'        R̄ = P − diag(1/R_ii)        Ψ̄ = I − R'R'ᵀ − m'm'ᵀ        Ψ̄' = R̄ Rᵀ + m̄ mᵀ,
 
 where Ψ = L⁻¹K L⁻ᵀ and Ψ' = J⁻¹Q J⁻ᵀ stand for the two matrices: K̄ = ½ L⁻ᵀ ⟦Ψ̄⟧ L⁻¹, where ⟦⟧ is the symmetric matrix
-with that lower triangle, and the like for Q̄. Where R = 0, −log N(m; 0, (TᵀT)⁻¹) takes the place of the divergence; its
-gradients are the same without the terms of R.
+with that lower triangle, and the like for Q̄. Where R = 0, −log N(m; 0, (TᵀT)⁻¹) takes the place of the divergence, with
+Ψ̄ = I − m'm'ᵀ and Ψ̄' = m̄ mᵀ − I.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from candid.linalg.crew import meanwhile
 from candid.linalg.divergence import divergence_from_standard
 
 __all__ = ["Gradients", "RelativeDivergence"]
@@ -36,11 +37,11 @@ class Gradients(NamedTuple):
 
 
 class RelativeDivergence:
-    """The divergence for each GP, step by step; columns are L⁻¹(J R) rather than T R.
+    """The divergence for each GP, step by step; columns of R' are L⁻¹(J R) rather than T R.
 
     What is above the diagonals of J and R is not read. All members do their shares of :meth:`turn` before the
-    :meth:`value` is asked for; after :meth:`begin_gradients` those of :meth:`pull_back_turn`, then of
-    :meth:`pull_back_root`.
+    :meth:`value` is asked for. After :meth:`begin` somebody is at work on the gradients of the first GP; members do
+    their shares of :meth:`pull_back_turn`, and then of :meth:`pull_back_root`, for all others.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class RelativeDivergence:
         self._whitener, self._other, self._mean = whitener, other, mean
         self._root = None if root is None else root.contiguous()
         self._turned_root = None if root is None else torch.empty_like(self._root)  # pyright: ignore[reportArgumentType]
+        self._first: Callable[[], None] | None = None
 
     def turn(self, member: int, members: int) -> None:
         """R'."""
@@ -72,39 +74,54 @@ class RelativeDivergence:
         log_det = sum(part.diagonal(dim1=-2, dim2=-1).log().sum(-1) for part in (self._whitener, self._other))
         return 0.5 * (self._turned.square().sum(-1) + self._mean.shape[-1] * math.log(2 * math.pi)) - log_det
 
-    def begin_gradients(self, grad: Float[Tensor, " gp"]) -> None:
-        """Those of a sum of divergences, each times a number."""
+    def begin(self) -> None:
+        """Gradients; nothing happens if they have begun already."""
+        if self._first is not None:
+            return
+        self._of_frame, self._of_other = (torch.empty_like(self._whitener) for _ in range(2))
+        self._of_root = None if self._root is None else torch.empty_like(self._root)
+        self._mean_bar = torch.empty_like(self._mean)
+        self._first = meanwhile(self._begin)
+
+    def _begin(self) -> None:
         from candid.linalg.relative_kernels import turn_vectors_back
 
-        self._grad, self._mean_bar = grad, torch.empty_like(self._mean)
         turn_vectors_back(*(part.numpy() for part in (self._whitener, self._other, self._turned, self._mean_bar)))
-        self._product, self._of_frame, self._of_other = (torch.empty_like(self._whitener) for _ in range(3))
-        self._of_root = None if self._root is None else torch.empty_like(self._root)
         if self._root is None:
-            weight, one = grad[:, None, None], torch.eye(self._mean.shape[-1]).to(grad)
-            torch.mul(weight, one - _outer(self._turned, self._turned), out=self._of_frame)
-            torch.mul(weight, _outer(self._mean_bar, self._mean) - one, out=self._of_other)
+            one = torch.eye(self._mean.shape[-1]).to(self._mean)
+            torch.sub(one, _outer(self._turned, self._turned), out=self._of_frame)
+            torch.sub(_outer(self._mean_bar, self._mean), one, out=self._of_other)
+        self._pull_back_turn(slice(0, 1), 0, 1)
+        self._pull_back_root(slice(0, 1), 0, 1)
 
     def pull_back_turn(self, member: int, members: int) -> None:
-        """P, Ψ̄ and R̄."""
+        """Ψ̄ and R̄."""
+        self._pull_back_turn(slice(1, None), member, members)
+
+    def _pull_back_turn(self, gps: slice, member: int, members: int) -> None:
         from candid.linalg.relative_kernels import pull_back_turn
 
         if self._root is not None and self._turned_root is not None and self._of_root is not None:
-            given = self._whitener, self._other, self._root, self._turned_root, self._turned, self._grad
-            _for_columns(pull_back_turn, member, members, *given, self._product, self._of_frame, self._of_root)
+            given = self._whitener, self._other, self._root, self._turned_root, self._turned
+            results = self._of_frame, self._of_root
+            _for_columns(pull_back_turn, member, members, *(part[gps] for part in (*given, *results)))
 
     def pull_back_root(self, member: int, members: int) -> None:
         """Ψ̄'."""
+        self._pull_back_root(slice(1, None), member, members)
+
+    def _pull_back_root(self, gps: slice, member: int, members: int) -> None:
         from candid.linalg.relative_kernels import pull_back_root
 
-        if self._root is not None:
-            given = self._product, self._root, self._mean, self._mean_bar, self._grad
-            _for_columns(pull_back_root, member, members, *given, self._of_other)
+        if self._root is not None and self._of_root is not None:
+            given = self._of_root, self._root, self._mean, self._mean_bar, self._of_other
+            _for_columns(pull_back_root, member, members, *(part[gps] for part in given))
 
     def gradients(self) -> Gradients:
-        """All of them."""
-        mean_bar = self._grad.unsqueeze(-1) * self._mean_bar
-        return Gradients(self._of_frame, self._of_other, mean_bar, self._of_root)
+        """All of them, once all have done their shares."""
+        assert self._first is not None
+        self._first()
+        return Gradients(self._of_frame, self._of_other, self._mean_bar, self._of_root)
 
 
 def _for_columns(work: Callable[..., None], member: int, members: int, *parts: Tensor) -> None:

@@ -1,9 +1,8 @@
 """Machine code for :mod:`candid.linalg.relative_divergence`, whose names these are.
 
 Each member of a crew takes every so many panels of columns, of which the first ones are longer than the last; the
-longest one is the last member's. What is above the
-diagonals of J, R and R' is not read, and of results without a word about it it has no meaning. Matrices are stored row
-after row.
+longest one is the last member's. What is above the diagonals of J, R and R' is not read, and of results without a word
+about it it has no meaning. Matrices are stored row after row.
 """
 
 from __future__ import annotations
@@ -77,53 +76,46 @@ def turn_root(whitener, other, root, turned, member, members):
 
 @kept_on_disk
 @no_type_check
-def pull_back_turn(
-    whitener, other, root, turned_root, turned, grad, product, of_frame, of_root, member, members
-):  # fmt: skip
-    """P = Jᵀ(L⁻ᵀR'), and gradients g Ψ̄ and, with zeros above the diagonal, g R̄."""
+def pull_back_turn(whitener, other, root, turned_root, turned, of_frame, of_root, member, members):
+    """Ψ̄, and R̄ with zeros above the diagonal."""
     n, width, one = root.shape[0], panel_width(root.itemsize), root.dtype.type(1)
     whiten_back, multiply_other = pack_lower_transposed(whitener), pack_lower_transposed(other)
     square, panel = pack_lower(turned_root), np.empty((n, width), root.dtype)
     for first in range((members - 1 - member) * width, n, members * width):
         count = min(width, n - first)
+        # P = Jᵀ(L⁻ᵀR')
         _write_columns(turned_root, first, count, panel)
         multiply_part(whiten_back, panel, 0, count, panel, 0, first, first, n)
-        multiply_part(multiply_other, panel, 0, count, product, first, first, first, n)
+        multiply_part(multiply_other, panel, 0, count, of_root, first, first, first, n)
+        for i in range(first + count):
+            of_root[i, max(first, i + 1) : first + count] = root.dtype.type(0)
+            if i >= first:
+                of_root[i, i] -= one / root[i, i]
         # R'R'ᵀ
         _write_rows(turned_root, first, count, panel)
         multiply_part(square, panel, 0, count, of_frame, first, first, 0, first + count)
-        for i in range(n):
-            bar = of_root[i]
-            for j in range(max(first, i + 1), first + count):
-                bar[j] = root.dtype.type(0)
-            if i < first:
-                continue
-            stop, own, p, m = min(i + 1, first + count), of_frame[i], product[i], turned[i]
-            for j in range(first, stop):
-                own[j] = -grad * (own[j] + m * turned[j])
-                bar[j] = grad * p[j]
-            if stop == i + 1:
-                own[i] += grad
-                bar[i] -= grad * (one / root[i, i])
+        for i in range(first, n):
+            own, m = of_frame[i], turned[i]
+            for j in range(first, min(i + 1, first + count)):
+                own[j] = -(own[j] + m * turned[j])
+            if i < first + count:
+                own[i] += one
 
 
 @kept_on_disk
 @no_type_check
-def pull_back_root(product, root, mean, mean_bar, grad, of_other_frame, member, members):
-    """The gradient g Ψ̄'."""
+def pull_back_root(of_root, root, mean, mean_bar, of_other_frame, member, members):
+    """Ψ̄' = R̄ Rᵀ + m̄ mᵀ, which is the same."""
     n, width = root.shape[0], panel_width(root.itemsize)
-    factor, panel = pack_lower(product), np.empty((n, width), root.dtype)
+    factor, panel = pack_lower(of_root), np.empty((n, width), root.dtype)
     for first in range((members - 1 - member) * width, n, members * width):
         count = min(width, n - first)
-        # P Rᵀ
         _write_rows(root, first, count, panel)
         multiply_part(factor, panel, 0, count, of_other_frame, first, first, 0, first + count)
         for i in range(first, n):
             own, m = of_other_frame[i], mean_bar[i]
             for j in range(first, min(i + 1, first + count)):
-                own[j] = grad * (own[j] + m * mean[j])
-            if i < first + count:
-                own[i] -= grad
+                own[j] += m * mean[j]
 
 
 @compiled
