@@ -59,7 +59,7 @@ class PairedMoments(NamedTuple):
     work: RelativeDivergence
 
     def begin_gradients(self) -> None:
-        """Let somebody begin with those of the divergence, now that there is nothing else for the crew to do."""
+        """Let somebody begin with those of the divergence, now that features are no longer needed."""
         if self.divergence.requires_grad:
             self.work.begin()
 
@@ -141,6 +141,9 @@ class _Pair(torch.autograd.Function):
         of_covariance = _Kernel(prepared[0], flat_mean[:, :0], None, with_features)
         of_mean = _Kernel(prepared[1], flat_mean, flat_root, with_features)
         own, others, _ = each_member(of_covariance.evaluate, of_mean.evaluate, divergence.turn)
+        if not with_features and any(ctx.needs_input_grad):
+            # Whoever asks for features has something else for the crew to do.
+            divergence.begin()
         for kernel, results in ((of_covariance, own), (of_mean, others)):
             kernel.kept = [kept for some in results for kept in some]
         ctx.kernels, ctx.divergence = (of_covariance, of_mean), divergence

@@ -195,15 +195,15 @@ class Conditional(Sparse):
         whole = torch.diag_embed(root) if root is not None and root.dim() == mean.dim() else root
         pair = Seen(prepared, *seen[1:]), Seen(prepared_mean, *seen_by_mean[1:])
         moments = paired_moments(*pair, mean, whole, self.with_omega)
-        prior = prior_variance(seen.unit, seen.rows)
-        marginal = self._marginal(batch.x, moments.mean, moments.explained, moments.spread, prior)
         penalties = {"kl": over_gps(moments.divergence)}
         if self.with_omega:
             columns = WhitenedNormal(mean, root).columns(self._draws(whole))
             traces = moments.of_covariance, moments.of_mean
             omega = blockwise_omega(prepared, seen.rows, *traces, columns, self.omega_floor)
             penalties["omega"] = self._scale_of_omega(batch) * over_gps(omega)
-        moments.begin_gradients()
+            moments.begin_gradients()
+        prior = prior_variance(seen.unit, seen.rows)
+        marginal = self._marginal(batch.x, moments.mean, moments.explained, moments.spread, prior)
         return Evaluation(marginal, penalties)
 
     def _evaluate_whole(self, batch: Batch, seen: _Seen, seen_by_mean: _Seen) -> Evaluation:

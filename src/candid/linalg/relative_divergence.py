@@ -54,20 +54,20 @@ class RelativeDivergence:
         self._whitener, self._other, self._mean = whitener, other, mean
         self._root = None if root is None else root.contiguous()
         self._turned_root = None if root is None else torch.empty_like(self._root)  # pyright: ignore[reportArgumentType]
+        self._turned = torch.empty_like(mean)
         self._first: Callable[[], None] | None = None
 
     def turn(self, member: int, members: int) -> None:
-        """R'."""
-        from candid.linalg.relative_kernels import turn_root
+        """R', and m', which is the first member's."""
+        from candid.linalg.relative_kernels import turn_root, turn_vectors
 
+        if member == 0:
+            turn_vectors(*(part.numpy() for part in (self._whitener, self._other, self._mean, self._turned)))
         if self._root is not None and self._turned_root is not None:
             _for_columns(turn_root, member, members, self._whitener, self._other, self._root, self._turned_root)
 
     def value(self) -> Float[Tensor, " gp"]:
-        from candid.linalg.relative_kernels import turn_vectors
-
-        self._turned = torch.empty_like(self._mean)
-        turn_vectors(*(part.numpy() for part in (self._whitener, self._other, self._mean, self._turned)))
+        """The divergence."""
         if self._turned_root is not None:
             return divergence_from_standard(self._turned, self._turned_root)
         # T_ii = J_ii / L_ii
