@@ -1,15 +1,15 @@
 from __future__ import annotations
 
 import copy
-from contextlib import nullcontext
 
 import pytest
 import torch
 
 from candid.families import Conditional, block_inputs, decoupled_kernel, make_mean
 from candid.kernels import Deep, Network, make_kernel, make_network, networks_in
-from candid.linalg import without_machine_code
+from candid.linalg import NotPositiveDefinite, without_machine_code
 from candid.linalg.crew import crew
+from candid.linalg.crew_cholesky import Bordered
 from candid.marginal import Batch
 from candid.parameters import hyperparameters
 from candid.weights import WEIGHTS
@@ -340,32 +340,130 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(block_inputs, "LEAST", 8)
 
 
-@all_weights
-@pytest.mark.parametrize("kernel", ["matern52", "rbf"])
-@pytest.mark.parametrize("size", [None, 1, 2], ids=["no crew", "crew of one", "crew of two"])
-@pytest.mark.parametrize("machine_code", [True, False], ids=["machine code", "torch"])
-def test_blocks_of_rows_are_all_rows(weights, kernel, size, machine_code, small_blocks, monkeypatch):
-    rows = random_rows(25, n_outputs=2, seed=31)
-    problem = conditional_problem(rows, weights, kernel=kernel, n_points=6, with_omega=False, seed=32)
-    kinds = []
+@pytest.fixture
+def ways(monkeypatch):
+    """The names of those that are gone."""
+    names = []
     for name in ("_evaluate_in_blocks", "_evaluate_whole"):
         evaluate = getattr(Conditional, name)
         monkeypatch.setattr(
-            Conditional, name, lambda *given, evaluate=evaluate, name=name: kinds.append(name) or evaluate(*given)
+            Conditional, name, lambda *given, evaluate=evaluate, name=name: names.append(name) or evaluate(*given)
         )
+    return names
 
-    def loss_and_gradients():
-        loss = problem.loss(rows.whole())
-        return loss, torch.autograd.grad(loss, list(problem.parameters()), allow_unused=True)
 
-    with without_machine_code() if not machine_code else nullcontext(), crew(size):
-        loss, gradients = loss_and_gradients()
+def loss_and_gradients(problem, batch):
+    loss = problem.loss(batch)
+    return [loss, *torch.autograd.grad(loss, list(problem.parameters()), allow_unused=True)]
+
+
+def all_close(found, expected, **tolerances):
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, **tolerances)
+
+
+@all_weights
+@pytest.mark.parametrize("kernel", ["matern52", "rbf"])
+@pytest.mark.parametrize("omega", [{"with_omega": False}, {}, {"omega_draws": 4}], ids=["no Ω", "Ω", "Ω of draws"])
+@pytest.mark.parametrize("size", [1, 2, 3], ids=["crew of one", "crew of two", "crew of three"])
+def test_blocks_of_rows_are_all_rows(weights, kernel, omega, size, small_blocks, ways, monkeypatch):
+    rows = random_rows(25, n_outputs=2, seed=31)
+    problem = conditional_problem(rows, weights, kernel=kernel, n_points=6, seed=32, **omega)
+    with crew(size):
+        found = loss_and_gradients(problem, rows.whole())
     monkeypatch.setattr(block_inputs, "LEAST", 10**9)
-    expected, expected_gradients = loss_and_gradients()
-    assert kinds == ["_evaluate_in_blocks", "_evaluate_whole"]
-    torch.testing.assert_close(loss, expected)
-    for one, other in zip(gradients, expected_gradients, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-8)
+    expected = loss_and_gradients(problem, rows.whole())
+    assert ways == ["_evaluate_in_blocks", "_evaluate_whole"]
+    all_close(found, expected, rtol=1e-6, atol=1e-8)
+
+
+def test_blocks_are_for_crews_and_machine_code(small_blocks, ways):
+    rows = random_rows(25, seed=31)
+    problem = conditional_problem(rows, n_points=6, seed=32)
+    problem.loss(rows.whole())
+    with crew(2), without_machine_code():
+        problem.loss(rows.whole())
+    with crew(2):
+        problem.loss(rows.whole())
+    assert ways == ["_evaluate_whole", "_evaluate_whole", "_evaluate_in_blocks"]
+
+
+@pytest.mark.parametrize("n_rows", [200, 211])
+def test_blocks_that_are_large_enough_for_panels(n_rows, ways, monkeypatch):
+    """Several of them, and several blocks of the factor of a batch's covariance."""
+    monkeypatch.setattr(block_inputs, "BLOCK", 4000)
+    monkeypatch.setattr(block_inputs, "LEAST", 8)
+    rows = random_rows(n_rows, n_features=3, seed=36, weighted=True)
+    problem = conditional_problem(rows, n_points=70, jitter=1e-5, seed=37, omega_draws=30, omega_scale="n_over_b")
+    batch = rows.batch(torch.arange(n_rows - 40))
+    expected = loss_and_gradients(problem, batch)
+    single = copy.deepcopy(problem).float()
+    for size, threads_later in ((1, 2), (2, 2), (2, None), (3, 1)):
+        with crew(size):
+            loss = problem.loss(batch)
+        for _ in range(2):
+            # In another crew than the loss, and again.
+            with crew(threads_later):
+                kept = {"retain_graph": True, "allow_unused": True}
+                found = [loss, *torch.autograd.grad(loss, list(problem.parameters()), **kept)]
+            all_close(found, expected, rtol=1e-6, atol=1e-8)
+        with crew(size):
+            found = loss_and_gradients(single, rows.to(torch.float32).batch(torch.arange(n_rows - 40)))
+        for one, other in zip(found, expected, strict=True):
+            if other is not None:
+                torch.testing.assert_close(
+                    one.double(), other, rtol=0.02, atol=0.02 * float(other.detach().abs().max())
+                )
+    assert ways[0] == "_evaluate_whole"
+    assert set(ways[1:]) == {"_evaluate_in_blocks"}
+
+
+def test_blocks_of_several_chains(small_blocks, ways, draw):
+    rows = random_rows(40, n_features=2, n_outputs=2, seed=38)
+    kernel = make_kernel("matern52", 2, batch_shape=(3, 2))
+    points = torch.stack([separated_points(5, 2, 2, torch.Generator().manual_seed(seed)) for seed in range(3)])
+    family = Conditional(
+        kernel, decoupled_kernel(kernel), make_mean("constant", 2, 2, (3,)), points, WEIGHTS["full"](5, (3, 2)), 1e-6
+    ).double()
+    with torch.no_grad():
+        for parameter in family.parameters():
+            parameter.add_(0.3 * draw(*parameter.shape))
+    found = []
+    for size in (None, 2):
+        with crew(size):
+            evaluation = family.evaluate(rows.whole())
+            parts = [getattr(evaluation.marginal, part) for part in PARTS] + list(evaluation.penalties.values())
+            total = sum(part.sin().sum() for part in parts)
+            found.append([*parts, *torch.autograd.grad(total, list(family.parameters()))])
+    assert ways == ["_evaluate_whole", "_evaluate_in_blocks"]
+    all_close(*found, rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_where_rounding_leaves_no_covariance_the_floor_is_raised(failures, small_blocks, monkeypatch):
+    """To what the careful way finds; and if that is not enough for us, further."""
+    rows = random_rows(25, seed=39)
+    problem = conditional_problem(rows, n_points=6, seed=40)
+    factorise, calls = Bordered.factorise, []
+
+    def fail_first(self):
+        calls.append(factorise(self))
+        return None if len(calls) <= failures else calls[-1]
+
+    monkeypatch.setattr(Bordered, "factorise", fail_first)
+    with crew(2), torch.no_grad():
+        found = problem.family.evaluate(rows.whole()).penalties["omega"]
+    problem.family.omega_floor *= 10.0 ** (failures - 1)
+    expected = problem.family.evaluate(rows.whole()).penalties["omega"].detach()
+    torch.testing.assert_close(found, expected)
+
+
+def test_a_batch_without_a_covariance_is_told_about(small_blocks, monkeypatch):
+    rows = random_rows(25, seed=41)
+    problem = conditional_problem(rows, n_points=6, seed=42)
+    rows.x[3, 0] = torch.nan
+    with crew(2), pytest.raises(NotPositiveDefinite, match="NaN"):
+        problem.loss(rows.whole())
 
 
 @whitenings
@@ -385,11 +483,11 @@ def test_all_rows_in_a_crew(weights, whiten, size):
 
 
 def test_what_a_crew_can_share_out(small_blocks):
-    """Rows whose features nobody else needs, by machine code, and no network."""
+    """What machine code does with blocks of rows, for kernels without a network."""
     rows = random_rows(25, seed=33)
     assert conditional_problem(rows, with_omega=False, n_points=6).family.shares_rows(9)
     assert not conditional_problem(rows, with_omega=False, n_points=6).family.shares_rows(8)
-    assert not conditional_problem(rows, n_points=6).family.shares_rows(9)
+    assert conditional_problem(rows, n_points=6).family.shares_rows(9)
     assert not conditional_problem(rows, with_omega=False, whiten="covariance", n_points=6).family.shares_rows(9)
     assert not conditional_problem(rows, kernel="rq", with_omega=False, n_points=6).family.shares_rows(9)
     with without_machine_code():

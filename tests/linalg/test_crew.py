@@ -8,7 +8,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from candid.linalg import crew as crew_module
-from candid.linalg.crew import crew, crew_size, share_out
+from candid.linalg.crew import crew, crew_size, each_member, meanwhile, share_out
 
 
 def blas_threads(of_process: bool = False) -> set[int]:
@@ -165,3 +165,43 @@ def test_after_an_interruption_others_take_over(monkeypatch):
         # Nobody waits for ever for a task that does not come.
         interrupted.join(30)
         assert not interrupted.is_alive()
+
+
+@pytest.mark.parametrize("size", [None, 1, 2, 3])
+def test_each_member_does_its_share_of_every_task(size):
+    with crew(size):
+        found = each_member(lambda *own: ("first", *own), lambda *own: ("second", *own))
+    members = size or 1
+    assert found == [tuple((name, member, members) for member in range(members)) for name in ("first", "second")]
+
+
+@pytest.mark.parametrize("size", [None, 1, 2])
+def test_what_is_done_meanwhile_is_done_once(size):
+    calls = []
+    with crew(size):
+        result = meanwhile(lambda: calls.append(crew_size()) or len(calls))
+        # What comes later finds it done, or waits for it.
+        assert share_out(lambda run: run.start, 2) == list(range(min(size or 1, 2)))
+        assert [result(), result()] == [1, 1]
+    assert len(calls) == 1
+    assert calls[0] <= 1
+
+
+def test_somebody_else_does_it_while_the_caller_goes_on():
+    may_end = threading.Event()
+    with crew(2):
+        result = meanwhile(lambda: may_end.wait(30) and threading.current_thread())
+        may_end.set()
+        assert result() is not threading.current_thread()
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_an_error_meanwhile_comes_out_with_the_result(size):
+    def fail():
+        raise KeyError("meanwhile")
+
+    with crew(size):
+        result = meanwhile(fail)
+        assert len(share_out(lambda run: None, size)) == size
+        with pytest.raises(KeyError, match="meanwhile"):
+            result()

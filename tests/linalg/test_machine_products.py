@@ -71,7 +71,7 @@ def test_products_with_a_left_factor(room, name):
 
     @njit
     def multiply(a, x, first, out, at):
-        factor = packed(a, a.shape[0]) if name == "pack_transposed" else packed(a)
+        factor = packed(a, *a.shape) if name == "pack_transposed" else packed(a)
         room.multiply(factor, x, first, x.shape[1] - first, out, at)
 
     for a, x in matrices():
@@ -97,6 +97,60 @@ def test_a_left_factor_with_more_columns_than_rows(room):
     multiply(a, x, out)
     close(out[:5], a @ x)
     assert (out[5:] == 7).all()
+
+
+def test_the_first_rows_of_a_transpose_that_is_wider(room):
+    @njit
+    def multiply(a, x, count, out):
+        room.multiply(room.first_rows(room.pack_transposed(a, *a.shape), count), x, 0, x.shape[1], out, 0)
+
+    rng = np.random.default_rng(2)
+    a, x = rng.normal(size=(9, 70)), rng.normal(size=(9, 30))
+    for count in (1, 8, 13, 70):
+        out = np.full((70, 30), 7.0)
+        multiply(a, x, count, out)
+        close(out[:count], (a.T @ x)[:count])
+        assert (out[count:] == 7).all()
+
+
+@pytest.mark.parametrize("half", [True, False], ids=["lower half", "all rows"])
+def test_products_with_columns_of_a_triangle(room, half):
+    """What is above their diagonals is left out, and by the lower half nothing is written there but in tiles of it."""
+
+    @njit
+    def multiply(a, x, first, count, out, at):
+        room.multiply_lower(room.pack(a), x, first, count, out, at, half)
+
+    for a, x in ((a, a[::-1].copy()) for a, _ in matrices()):
+        # Zeros and not NaN: a panel is as long as its first column.
+        lower, (first, count) = np.tril(x), (0, len(a)) if len(a) < 17 else (8, len(a) - 11)
+        out = np.zeros((len(a), count + 2), a.dtype)
+        multiply(a, lower, first, count, out, 1)
+        expected = a @ lower[:, first : first + count]
+        rows = np.arange(len(a))[:, None] >= np.arange(first, first + count) if half else np.ones(expected.shape, bool)
+        close(np.where(rows, out[:, 1:-1], 0), np.where(rows, expected, 0))
+        assert (out[:, [0, -1]] == 0).all()
+
+
+@pytest.mark.parametrize("item", [4, 8])
+def test_tiles_of_columns_that_are_not_stored_anew(room, item):
+    @njit
+    def width(item):
+        return room.panel_width(item)
+
+    @njit
+    def add(left, start, panel, depth, out, top, count):
+        room.add_tiles(left[0, start:].ctypes.data, left.shape[1], panel, depth, out, top, count)
+
+    rng, dtype = np.random.default_rng(3), {4: np.float32, 8: np.float64}[item]
+    left, panel = rng.normal(size=(20, 61)).astype(dtype), rng.normal(size=(20, width(item))).astype(dtype)
+    # As many as whole tiles have may be read.
+    for count in (1, 8, 19, 40):
+        out = np.full((45, width(item)), 3.0, dtype)
+        add(left, 5, panel, 15, out, 2, count)
+        close(out[2 : 2 + count], 3 + left[:15, 5 : 5 + count].T @ panel[:15])
+        assert (out[:2] == 3).all()
+        assert (out[2 + count :] == 3).all()
 
 
 def test_weighted_squares(room):

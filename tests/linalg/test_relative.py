@@ -5,7 +5,7 @@ import torch
 
 from candid.linalg import lower_product, residual_squares, transposed_lower_product, whiten_pair
 from candid.linalg.crew import crew
-from candid.linalg.relative import column_squares
+from candid.linalg.relative import column_squares, lower_times_columns
 
 SHAPES = {
     "plain": ((), 4, 6),
@@ -271,3 +271,17 @@ def test_small_errors_that_many_rows_have_in_common():
     found = residual_squares(gram, features, torch.zeros(1, 1).double(), vectors, 1e-4)
     # (I − 1e-3·11ᵀ)⁻¹ = I + 2e-3·11ᵀ
     torch.testing.assert_close(found, torch.tensor(1.002).double())
+
+
+@pytest.mark.parametrize("size", [None, 2], ids=["no crew", "crew of two"])
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["plain", "batch"])
+def test_a_triangle_times_some_columns(batch, size, draw):
+    """Which have no gradient; what is above the diagonal counts for nothing."""
+    lower, columns = draw(*batch, 5, 5), draw(5, 3)
+    loose = (lower + torch.full_like(lower, torch.nan).triu(1)).requires_grad_()
+    with crew(size):
+        found = lower_times_columns(loose, columns)
+        pull = draw(*found.shape)
+        (bar,) = torch.autograd.grad((pull * found).sum(), [loose])
+    torch.testing.assert_close(found.detach(), lower.tril() @ columns)
+    torch.testing.assert_close(bar, (pull @ columns.mT).tril())

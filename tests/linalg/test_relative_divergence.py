@@ -8,21 +8,21 @@ import pytest
 import torch
 from torch.distributions import MultivariateNormal, kl_divergence
 
-from candid.linalg import relative_divergence
-from candid.linalg.crew import crew
+from candid.linalg.crew import crew, each_member
+from candid.linalg.relative_divergence import RelativeDivergence
 
-SHAPES = {"plain": ((), 4), "one point": ((), 1), "batch": ((2,), 5), "chains": ((2, 3), 3), "panels": ((2,), 131)}
+SHAPES = {"plain": (1, 4), "one point": (1, 1), "several": (3, 5), "panels": (2, 131)}
 CREWS = pytest.mark.parametrize("size", [None, 1, 2, 3], ids=["no crew", "crew of one", "of two", "of three"])
 
 
 @pytest.fixture(params=SHAPES.values(), ids=SHAPES)
 def parts(request, draw):
     """K, Q, m, R and a gradient, of which nothing above the diagonal of R counts."""
-    batch, m = request.param
-    grams = [(root := draw(*batch, m, m)) @ root.mT / m + torch.eye(m).double() for _ in range(2)]
-    root = draw(*batch, m, m) / math.sqrt(m)
+    n_gps, m = request.param
+    grams = [(root := draw(n_gps, m, m)) @ root.mT / m + torch.eye(m).double() for _ in range(2)]
+    root = draw(n_gps, m, m) / math.sqrt(m)
     root.diagonal(dim1=-2, dim2=-1).add_(torch.where(draw(m) > 0, 2.0, -2.0))
-    return *grams, draw(*batch, m), root, draw(1, *batch)[0]
+    return *grams, draw(n_gps, m), root, draw(n_gps)
 
 
 def dense_divergence(gram, other, mean, root):
@@ -53,19 +53,25 @@ def found(parts, size):
     """By way of Ψ and Ψ', which are turned into gradients of the Gram matrices."""
     gram, other, mean, root, grad = parts
     factors = [torch.linalg.cholesky(matrix) for matrix in (gram, other)]
-    whitener = torch.linalg.inv(factors[0]).tril()
-    frames = [torch.ones(()).to(gram).expand_as(gram).requires_grad_() for _ in range(2)]
-    learned = [*frames, mean.clone().requires_grad_(), *([] if root is None else [root.clone().requires_grad_()])]
     # Anything above the diagonal of J.
     loose = factors[1] + torch.full_like(factors[1], math.nan).triu(1)
     with crew(size):
-        value = relative_divergence(whitener, loose, *learned[:3], None if root is None else learned[3])
-        bars = list(torch.autograd.grad((grad * value).sum(), learned))
-    for place, factor in enumerate(factors):
-        inverse, below = torch.linalg.inv(factor), bars[place].tril(-1)
-        whole = below + below.mT + torch.diag_embed(bars[place].diagonal(dim1=-2, dim2=-1))
-        bars[place] = 0.5 * inverse.mT @ whole @ inverse
-    return value, bars
+        work = RelativeDivergence(torch.linalg.inv(factors[0]).tril(), loose, mean, root)
+        each_member(work.turn)
+        value = work.value()
+        for _ in range(2):
+            # Nothing happens the second time.
+            work.begin()
+        each_member(work.pull_back_turn)
+        each_member(work.pull_back_root)
+        gradients = work.gradients()
+    bars = []
+    for bar, factor in zip((gradients.frame, gradients.other_frame), factors, strict=True):
+        inverse, below = torch.linalg.inv(factor), bar.tril(-1)
+        whole = below + below.mT + torch.diag_embed(bar.diagonal(dim1=-2, dim2=-1))
+        bars.append(0.5 * grad[:, None, None] * inverse.mT @ whole @ inverse)
+    of_root = None if root is None else grad[:, None, None] * gradients.root
+    return value, [*bars, grad[:, None] * gradients.mean, of_root]
 
 
 @CREWS
@@ -79,7 +85,7 @@ def test_values_and_gradients(parts, dense, size):
     for place in (0, 1):
         # Autograd splits the gradient of a symmetric matrix between its triangles in its own way.
         torch.testing.assert_close(2 * our_bars[place], bars[place] + bars[place].mT)
-    for our_bar, bar in zip(our_bars[2:], bars[2:], strict=False):
+    for our_bar, bar in zip(our_bars[2:], bars[2:], strict=True):
         torch.testing.assert_close(our_bar, bar)
 
 
@@ -95,21 +101,17 @@ def test_what_is_above_the_diagonal_of_the_root_stays_where_it_is(parts, size):
 
 @CREWS
 def test_equal_matrices_leave_the_divergence_from_the_standard_normal(draw, size):
-    root = draw(6, 6)
-    gram, mean = root @ root.mT + torch.eye(6).double(), draw(6)
-    value, _ = found((gram, gram, mean, torch.eye(6).double(), torch.tensor(1.0).double()), size)
-    torch.testing.assert_close(value, 0.5 * mean.square().sum())
+    root, one = draw(1, 6, 6), torch.eye(6).double()[None]
+    gram, mean = root @ root.mT + one, draw(1, 6)
+    value, _ = found((gram, gram, mean, one, torch.ones(1).double()), size)
+    torch.testing.assert_close(value, 0.5 * mean.square().sum(-1))
 
 
-def test_single_precision_in_a_crew(draw):
+def test_single_precision(draw):
     m = 200
-    root = draw(m, m)
-    parts = [root @ root.mT / m + torch.eye(m).double(), torch.eye(m).double() * 2, draw(m), root.tril() / m]
-    parts[3].diagonal().add_(1.0)
-    exact, single = (
-        found([*(part.to(dtype) for part in parts), torch.tensor(1.0, dtype=dtype)], 2)
-        for dtype in (torch.float64, torch.float32)
-    )
+    root, one = draw(1, m, m), torch.eye(m).double()[None]
+    parts = [root @ root.mT / m + one, 2 * one, draw(1, m), root.tril() / m + one, torch.ones(1).double()]
+    exact, single = (found([part.to(dtype) for part in parts], 2) for dtype in (torch.float64, torch.float32))
     assert single[0].dtype == torch.float32
     for ours, theirs in zip((single[0], *single[1]), (exact[0], *exact[1]), strict=True):
         torch.testing.assert_close(ours.double(), theirs, rtol=1e-4, atol=1e-4)

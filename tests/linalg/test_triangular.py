@@ -4,12 +4,14 @@ import pytest
 import torch
 
 from candid.linalg import triangular
+from candid.linalg.crew import crew
 from candid.linalg.triangular import (
     add_lower_times,
     add_product_below_diagonal,
     congruence,
     half_congruence_with,
     inverse_of,
+    loose_lower_times,
     lower_half_of_product,
     lower_times,
     mirror_below_diagonal,
@@ -53,6 +55,15 @@ def test_products(matrices):
     torch.testing.assert_close(transposed_lower_times(lower, x), lower.mT @ x)
     torch.testing.assert_close(lower_half_of_product(x, y), (x @ y.mT).tril())
     torch.testing.assert_close(product_below_diagonal(x, y).tril(), (x @ y.mT).tril())
+
+
+@pytest.mark.parametrize("size", [None, 2], ids=["no crew", "crew of two"])
+def test_anything_may_be_above_the_diagonal(matrices, size):
+    lower, x, _ = matrices
+    loose = lower + torch.full_like(lower, torch.nan).triu(1)
+    with crew(size):
+        torch.testing.assert_close(loose_lower_times(loose, x), lower @ x)
+        torch.testing.assert_close(loose_lower_times(loose, x, transposed=True), lower.mT @ x)
 
 
 def test_products_that_are_needed_below_the_diagonal_only(matrices, draw):

@@ -1,7 +1,7 @@
 """Ω of :mod:`candid.families.conditional` by the members of a crew, from the features of blocks of rows.
 
-With features A and B of both kernels, whitened by W_k = L_k⁻¹ and W_q = L_q⁻¹, and q(u) as columns c = [m, R Γ/√n] of the
-mean's kernel, which the covariance's sees as d = T c with T = W_k L_q,
+With features A and B of both kernels, whitened by W_k = L_k⁻¹ and W_q = L_q⁻¹, and q(u) as columns c = [m, R Γ/√n] in
+the words of the mean's kernel, or d = T c in those of the covariance's, T = W_k L_q,
 
     V = cᵀB − dᵀA        C = K_xx − AᵀA + τ I        Y = V C⁻¹        Ω = ½ tr Y Vᵀ.
 
@@ -16,7 +16,7 @@ of which the last terms of Ψ̄ are those of T. None of these products is with t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from candid.families.blockwise import Prepared
 from candid.families.blockwise_pair import Traces
 from candid.kernels.blocks import CompiledBlocks, HalfGradients
 from candid.linalg import NotPositiveDefinite, first_order
-from candid.linalg.crew import crew_size, joined, share_out
+from candid.linalg.crew import each_member, joined, meanwhile, share_out
 from candid.linalg.crew_cholesky import Bordered
 from candid.linalg.products import add_product, product_of
 from candid.linalg.relative import residual_factor
@@ -79,25 +79,29 @@ class _Gradients(NamedTuple):
 class _Omega(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx, inputs: BlockInputs, fixed, floor: float, columns, frame, other_frame, cross, other_cross, x, scale
+        ctx, inputs: BlockInputs, fixed, floor: float, columns, frame, other_frame, cross, other_cross, x, lengthscale
     ):
-        each = [_Given(*parts) for parts in zip(*fixed, columns.flatten(0, -3), strict=True)]
-        results = [_evaluate(inputs.blocks, gp, given, floor) for gp, given in enumerate(each)]
-        ctx.inputs, ctx.fixed = inputs, fixed
+        assert isinstance(inputs.blocks, CompiledBlocks)
+        each = zip(*fixed, columns.detach().flatten(0, -3), strict=True)
+        ctx.inputs, ctx.gps = inputs, [_OneGP(inputs.blocks, gp, _Given(*given)) for gp, given in enumerate(each)]
         ctx.shapes = [part.shape for part in (columns, frame, other_frame, cross, other_cross)]
-        ctx.save_for_backward(x, columns, scale, *chain(*(kept for _, *kept in results)))
-        return inputs.unfold(torch.stack([omega for omega, *_ in results]))
+        omegas = torch.stack([gp.evaluate(floor) for gp in ctx.gps])
+        # Somebody may begin with gradients of the first GP while the rest of the objective is evaluated.
+        ctx.first = meanwhile(ctx.gps[0].turn_back) if any(ctx.needs_input_grad) else None
+        # Some of them only to notice if somebody has changed them.
+        ctx.save_for_backward(x, columns, lengthscale)
+        return inputs.unfold(omegas)
 
     @staticmethod
     @first_order
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        (x, columns, lengthscale, *kept), inputs = ctx.saved_tensors, ctx.inputs
-        total, bars = inputs.blocks.zeros(of_rows=False), []
-        each = zip(grad.flatten().tolist(), *ctx.fixed, columns.detach().flatten(0, -3), strict=True)
-        for gp, (g, *given) in enumerate(each):
-            turned, solved, slopes = kept[3 * gp : 3 * gp + 3]
-            bars.append(_pull_back(_Given(*given), turned, solved, g))
-            _pull_back_rows(inputs.blocks, gp, slopes, solved, g, total)
+        (x, _, lengthscale), inputs, others = ctx.saved_tensors, ctx.inputs, ctx.gps[1:]
+        total = inputs.blocks.zeros(of_rows=False)
+        backs = chain(*share_out(lambda run: [gp.turn_back() for gp in others[run]], len(others)))
+        bars = []
+        for gp, back, g in zip(ctx.gps, (ctx.first(), *backs), grad.flatten().tolist(), strict=True):
+            bars.append(gp.pull_back(back, g))
+            gp.pull_back_rows(g, total)
         of_parts = (
             joined([part.unsqueeze(0) for part in parts]).view(shape)
             for parts, shape in zip(zip(*bars, strict=True), ctx.shapes, strict=True)
@@ -106,94 +110,103 @@ class _Omega(torch.autograd.Function):
         return None, None, None, *of_parts, x_bar.sum_to_size(x.shape), lengthscale_bar
 
 
-def _evaluate(blocks: CompiledBlocks, gp: int, given: _Given, floor: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Ω; and d, Y, and the slopes of K_xx."""
-    turned = loose_lower_times(given.whitener, loose_lower_times(given.other_lower, given.columns))
+class _TurnedBack(NamedTuple):
+    """What gradients are made of."""
 
-    def apart(run: slice) -> Tensor:
-        rows = product_of(given.columns.mT, given.other_features[:, run])
-        return add_product(rows, turned.mT, given.features[:, run], alpha=-1.0)
-
-    # V
-    rows = torch.cat(share_out(apart, given.features.shape[-1]), -1)
-    residual = Bordered(rows.shape[-1], len(rows))
-    for level in _floors(blocks, gp, given.features, floor):
-        slopes = _write_residual(blocks, gp, given.features, level, residual)
-        residual.write_rows(rows)
-        if (whitened := residual.factorise()) is not None:
-            omega = (0.5 * whitened.square().sum()).to(rows)
-            return omega, turned, residual.solved(rows.dtype), slopes
-    raise NotPositiveDefinite("what the inducing points leave of the covariance of a batch could not be factorised")
+    seen: Tensor  # H_a
+    seen_back: Tensor  # W_kᵀH_a
+    turned_back: Tensor  # W_kᵀd
+    both_back: Tensor  # TᵀH_a
+    other_seen: Tensor  # H_b
+    columns_back: Tensor  # W_qᵀc
 
 
-def _floors(blocks: CompiledBlocks, gp: int, features: Tensor, floor: float) -> Iterator[float]:
-    """Those of C, until one is large enough: where rounding has made C indefinite, that is found out with care."""
-    yield floor
-    gram, _ = blocks.gram(slice(gp, gp + 1))
-    enough = float(residual_factor(gram[0], features, floor).jitter)
-    yield from (enough, 10 * enough)
+class _OneGP:
+    """Ω of one GP: first its value, then its gradients."""
 
+    def __init__(self, blocks: CompiledBlocks, number: int, given: _Given) -> None:
+        self._number, self._given, self._kernel = number, given, blocks.number
+        self._blocks, self._rows, self._columns = blocks, blocks.points[number], blocks.own_columns[number]
 
-def _write_residual(blocks: CompiledBlocks, gp: int, features: Tensor, floor: float, residual: Bordered) -> Tensor:
-    """Write C, and return the slopes of K_xx as panels."""
-    from candid.linalg.residual_kernels import column_panels, write_residual
+    def evaluate(self, floor: float) -> Tensor:
+        """Ω."""
+        given = self._given
+        self._turned = loose_lower_times(given.whitener, loose_lower_times(given.other_lower, given.columns))
 
-    n, members = features.shape[-1], max(crew_size(), 1)
-    slopes = features.new_empty(*column_panels(n, features.element_size()))
-    arrays = [part.numpy() for part in (features, residual.panels, slopes)]
-    given = blocks.number, blocks.points[gp], blocks.own_columns[gp], floor, *arrays
-    share_out(lambda run: write_residual(*given, run.start, members), members)
-    return slopes
+        def apart(run: slice) -> Tensor:
+            rows = product_of(given.columns.mT, given.other_features[:, run])
+            return add_product(rows, self._turned.mT, given.features[:, run], alpha=-1.0)
 
+        # V
+        rows = torch.cat(share_out(apart, given.features.shape[-1]), -1)
+        residual = Bordered(rows.shape[-1], len(rows))
+        for level in self._floors(floor):
+            self._write_residual(residual, level)
+            residual.write_rows(rows)
+            if (whitened := residual.factorise()) is not None:
+                omega = (0.5 * whitened.square().sum()).to(rows)
+                self._solved = residual.solved(rows.dtype)
+                return omega
+        raise NotPositiveDefinite("what inducing points leave of the covariance of a batch could not be factorised")
 
-def _pull_back(given: _Given, turned: Tensor, solved: Tensor, g: float) -> _Gradients:
-    """Each kernel has a member: products are too small to be cut."""
-    features, other_features, whitener, other_whitener, other_lower, columns = given
-    weighted = g * solved
+    def _floors(self, floor: float) -> Iterator[float]:
+        """Those of C, until one is large enough: where rounding has made C indefinite, that is found out with care."""
+        yield floor
+        gram, _ = self._blocks.gram(slice(self._number, self._number + 1))
+        enough = float(residual_factor(gram[0], self._given.features, floor).jitter)
+        yield from (enough, 10 * enough)
 
-    def turn_back(kernel: int) -> tuple[Tensor, ...]:
-        if kernel:
-            # H_b and Q̄_zx
-            own_back = loose_lower_times(other_whitener, columns, transposed=True)
-            return product_of(other_features, solved.mT), product_of(own_back, weighted)
-        # H_a, W_kᵀ[H_a, d] and TᵀH_a
-        seen = product_of(features, solved.mT)
-        back = loose_lower_times(whitener, torch.cat([seen, turned], -1), transposed=True)
-        return seen, back, loose_lower_times(other_lower, back[:, : seen.shape[-1]], transposed=True)
+    def _write_residual(self, residual: Bordered, floor: float) -> None:
+        """C, and slopes of K_xx as panels."""
+        from candid.linalg.residual_kernels import column_panels, write_residual
 
-    def finish(kernel: int) -> tuple[Tensor, ...]:
-        if kernel:
-            # Ψ̄_q
-            both = torch.cat([columns, both_back], -1), torch.cat([-g * other_seen, -g * columns], -1).mT
-            return (product_of(*both),)
-        # K̄_zx and Ψ̄_k
-        both = torch.cat([g * (turned - seen), g * seen], -1), torch.cat([seen, turned], -1).mT
-        (own, of_turned) = back.chunk(2, -1)
-        return product_of(own - of_turned, weighted), product_of(*both)
+        features = self._given.features
+        self._slopes = features.new_empty(*column_panels(features.shape[-1], features.element_size())).numpy()
+        given = self._kernel, self._rows, self._columns, floor, features.numpy(), residual.panels.numpy(), self._slopes
+        each_member(lambda *member: write_residual(*given, *member))
 
-    (seen, back, both_back), (other_seen, other_cross) = _for_each_kernel(turn_back)
-    (cross, frame), (other_frame,) = _for_each_kernel(finish)
-    return _Gradients(g * (other_seen - both_back), frame, other_frame, cross, other_cross)
+    def turn_back(self) -> _TurnedBack:
+        """What does not depend on the gradient of Ω."""
+        features, other_features, whitener, other_whitener, other_lower, columns = self._given
+        seen, other_seen = (product_of(part, self._solved.mT) for part in (features, other_features))
+        back = loose_lower_times(whitener, torch.cat([seen, self._turned], -1), transposed=True)
+        seen_back, turned_back = back.chunk(2, -1)
+        both_back = loose_lower_times(other_lower, seen_back, transposed=True)
+        columns_back = loose_lower_times(other_whitener, columns, transposed=True)
+        return _TurnedBack(seen, seen_back, turned_back, both_back, other_seen, columns_back)
 
+    def pull_back(self, back: _TurnedBack, g: float) -> _Gradients:
+        """Gradients for all but rows. Each kernel has a member: products are too small to be cut."""
+        columns, turned, weighted = self._given.columns, self._turned, g * self._solved
+        seen, seen_back, turned_back, both_back, other_seen, columns_back = back
 
-def _for_each_kernel(work: Callable[[int], tuple[Tensor, ...]]) -> list[tuple[Tensor, ...]]:
-    return list(chain(*share_out(lambda run: [work(kernel) for kernel in range(2)[run]], 2)))
+        def pull_back_one(kernel: int) -> tuple[Tensor, Tensor]:
+            """Ψ̄ and the gradient of covariances of points and rows."""
+            if kernel:
+                left, right = torch.cat([columns, both_back], -1), torch.cat([-g * other_seen, -g * columns], -1)
+                return product_of(left, right.mT), product_of(columns_back, weighted)
+            left, right = torch.cat([g * (turned - seen), g * seen], -1), torch.cat([seen, turned], -1)
+            return product_of(left, right.mT), product_of(seen_back - turned_back, weighted)
 
+        parts = share_out(lambda run: [pull_back_one(kernel) for kernel in range(2)[run]], 2)
+        (frame, cross), (other_frame, other_cross) = chain(*parts)
+        return _Gradients(g * (other_seen - both_back), frame, other_frame, cross, other_cross)
 
-def _pull_back_rows(
-    blocks: CompiledBlocks, gp: int, slopes: Tensor, solved: Tensor, g: float, total: HalfGradients
-) -> None:
-    """Add what K̄_xx means for rows and lengthscales."""
-    from candid.linalg.residual_kernels import pull_back_residual
+    def pull_back_rows(self, g: float, total: HalfGradients) -> None:
+        """Add what K̄_xx means for rows and lengthscales."""
+        from candid.linalg.residual_kernels import pull_back_residual
 
-    members, as_columns = max(crew_size(), 1), torch.empty_like(total.points[gp].mT)
-    given = blocks.points[gp], blocks.own_columns[gp], slopes.numpy(), solved.numpy(), g, as_columns.numpy()
+        points = total.points[self._number]
+        as_columns = torch.empty_like(points.mT)
+        given = self._rows, self._columns, self._slopes, self._solved.numpy(), g, as_columns.numpy()
 
-    def pull_back_some(run: slice) -> HalfGradients:
-        own = total.beside()
-        pull_back_residual(*given, own.points.numpy()[gp], own.moment.numpy()[gp], run.start, members)
-        return own
+        def pull_back_some(member: int, members: int) -> HalfGradients:
+            own = total.beside()
+            sums = (part.numpy()[self._number] for part in (own.points, own.moment))
+            pull_back_residual(*given, *sums, member, members)
+            return own
 
-    for part in share_out(pull_back_some, members):
-        total.add(part)
-    total.points[gp] += as_columns.mT
+        (parts,) = each_member(pull_back_some)
+        for part in parts:
+            total.add(part)
+        points += as_columns.mT

@@ -1,19 +1,19 @@
 """Moments of a mean and a covariance from two kernels at the same points, and their divergence, by members of a crew.
 
-For q(v) = N(m, S) as the mean's kernel Q whitens it, the two together are what :mod:`candid.families.blockwise` does for
-each, with S = 0 for the covariance's K, and :mod:`candid.linalg.relative_divergence` for both. Whoever is done with one
-begins with the next: members meet once where each would have them meet.
+For q(v) = N(m, S) as the mean's kernel Q whitens it, this is what :mod:`candid.families.blockwise` does for each of
+the two, with S = 0 for the covariance's kernel K, and :mod:`candid.linalg.relative_divergence` for both. Whoever is
+done with one begins with the next; so members wait for each other no more often than they would for one.
 
-What else is made of the points' matrices goes through Ψ = L⁻¹ k(Z, Z) L⁻ᵀ of each kernel, which is I. With a gradient Ψ̄,
-of which the lower triangle counts, K̄_zz = ½ L⁻ᵀ ⟦Ψ̄ − ĀAᵀ⟧ L⁻¹, where ⟦⟧ is the symmetric matrix with that lower triangle.
-What else is made of features A goes through Ψ and k(Z, x), and A itself has no gradient.
+What else is made of the points' matrices goes through Ψ = L⁻¹ k(Z, Z) L⁻ᵀ of each kernel, which is I. With a
+gradient Ψ̄, of which the lower triangle counts, K̄_zz = ½ L⁻ᵀ ⟦Ψ̄ − ĀAᵀ⟧ L⁻¹, where ⟦⟧ is the symmetric matrix with
+that triangle. And what else is made of features A goes through Ψ and k(Z, x): A itself has no gradient.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -26,7 +26,9 @@ from candid.linalg import first_order
 from candid.linalg.crew import each_member
 from candid.linalg.relative_divergence import RelativeDivergence
 
-__all__ = ["PairedMoments", "Seen", "paired_moments"]
+__all__ = ["PairedMoments", "Seen", "Traces", "paired_moments"]
+
+T = TypeVar("T")
 
 
 class Seen(NamedTuple):
@@ -56,12 +58,6 @@ class PairedMoments(NamedTuple):
     divergence: Tensor
     of_covariance: Traces
     of_mean: Traces
-    work: RelativeDivergence
-
-    def begin_gradients(self) -> None:
-        """Let somebody begin with those of the divergence, now that features are no longer needed."""
-        if self.divergence.requires_grad:
-            self.work.begin()
 
 
 def paired_moments(
@@ -74,12 +70,14 @@ def paired_moments(
     flat = mean.detach().flatten(0, last), None if root is None else root.detach().flatten(0, last)
     work = RelativeDivergence(factors[0].inverse, factors[1].lower, *flat)
     given = [part for own in pair for part in (own.rows, own.points, own.prepared.lengthscale)]
-    moments = _Pair.apply([own.prepared for own in pair], work, flat, with_features, mean, root, *given)
-    traces = [
-        Traces(*matrices, inputs.unfold(own.lower), inputs.unfold(own.inverse))  # pyright: ignore[reportArgumentType]
-        for *matrices, own in zip(moments[4:6], moments[6:8], moments[8:10], factors, strict=True)  # pyright: ignore[reportIndexIssue]
-    ]
-    return PairedMoments(*moments[:4], *traces, work)  # pyright: ignore[reportIndexIssue]
+    results = _Pair.apply([own.prepared for own in pair], work, flat, with_features, mean, root, *given)
+    *moments, frame, own_frame, cross, own_cross, features, own_features = results  # pyright: ignore[reportGeneralTypeIssues]
+    latent, explained, spread, divergence = moments
+    lower, whitener = (inputs.unfold(part) for part in (factors[0].lower, factors[0].inverse))
+    own_lower, own_whitener = (inputs.unfold(part) for part in (factors[1].lower, factors[1].inverse))
+    traces = Traces(frame, cross, features, lower, whitener)
+    own_traces = Traces(own_frame, own_cross, own_features, own_lower, own_whitener)
+    return PairedMoments(latent, explained, spread, divergence, traces, own_traces)
 
 
 class _Kernel:
@@ -111,9 +109,9 @@ class _Kernel:
     def pull_back(self, member: int, members: int) -> tuple[Sums, HalfGradients]:
         """What some rows contribute to sums and gradients."""
         sums, own = Sums.zeros(self.passes.gps, self.pull), self.total.beside()
-        its = zip(*(self._own(all_of_them, member, members) for all_of_them in (self.parts, self.kept)), strict=True)
-        for part, kept in its:
-            self.passes.pull_back(self.pull, *part, kept, sums, own)
+        parts, all_kept = self._own(self.parts, member, members), self._own(self.kept, member, members)
+        for (gp, rows), kept in zip(parts, all_kept, strict=True):
+            self.passes.pull_back(self.pull, gp, rows, kept, sums, own)
         return sums, own
 
     def gather(self, results: Sequence[tuple[Sums, HalfGradients]], more: More) -> PointPass:
@@ -126,7 +124,7 @@ class _Kernel:
         return PointPass(self.passes, self.pull, self.sums, self.slope, more)
 
     @staticmethod
-    def _own(parts: Sequence, member: int, members: int) -> Sequence:
+    def _own(parts: Sequence[T], member: int, members: int) -> Sequence[T]:
         return parts[len(parts) * member // members : len(parts) * (member + 1) // members]
 
 
@@ -141,8 +139,7 @@ class _Pair(torch.autograd.Function):
         of_covariance = _Kernel(prepared[0], flat_mean[:, :0], None, with_features)
         of_mean = _Kernel(prepared[1], flat_mean, flat_root, with_features)
         own, others, _ = each_member(of_covariance.evaluate, of_mean.evaluate, divergence.turn)
-        if not with_features and any(ctx.needs_input_grad):
-            # Whoever asks for features has something else for the crew to do.
+        if any(ctx.needs_input_grad):
             divergence.begin()
         for kernel, results in ((of_covariance, own), (of_mean, others)):
             kernel.kept = [kept for some in results for kept in some]

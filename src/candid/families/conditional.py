@@ -201,7 +201,6 @@ class Conditional(Sparse):
             traces = moments.of_covariance, moments.of_mean
             omega = blockwise_omega(prepared, seen.rows, *traces, columns, self.omega_floor)
             penalties["omega"] = self._scale_of_omega(batch) * over_gps(omega)
-            moments.begin_gradients()
         prior = prior_variance(seen.unit, seen.rows)
         marginal = self._marginal(batch.x, moments.mean, moments.explained, moments.spread, prior)
         return Evaluation(marginal, penalties)

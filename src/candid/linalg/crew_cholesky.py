@@ -1,8 +1,8 @@
 """Cholesky factors that all members of a crew work on, and rows that are measured by such a matrix.
 
-The factor of C = L Lᵀ is found block by block of columns: with the square D Dᵀ on the diagonal of a block once the
-columns before it are done with, rows X below become X D⁻ᵀ. Rows V that are written behind those of C become V L⁻ᵀ by the
-same steps, and V C⁻¹ is that times L⁻¹. Members meet once for each block: everybody factorises its square.
+The factor of C = L Lᵀ is found block by block of columns: with the square D Dᵀ on the diagonal, once the columns
+before it are done with, rows X below become X D⁻ᵀ. Rows V that are written behind those of C become V L⁻ᵀ by the
+same steps, and V C⁻¹ is that times L⁻¹. Members meet once for each block, because everybody factorises its square.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from candid.linalg.blas import factorisation
-from candid.linalg.crew import crew_size, share_out
+from candid.linalg.crew import each_member, share_out
 
 __all__ = ["Bordered"]
 
@@ -51,15 +51,16 @@ class Bordered:
             own[:, : len(some)] = -some.mT
 
     def factorise(self) -> Tensor | None:
-        """V L⁻ᵀ as panels, with zeros where they are not filled, which takes the place of V; None if there is no such L."""
+        """V L⁻ᵀ as panels, with zeros where there are no more rows; it takes the place of V. None if there is no L."""
         from candid.linalg.crew_cholesky_kernels import advance
 
-        members, routine = max(crew_size(), 1), factorisation(torch.float64)
+        routine = factorisation(torch.float64)
         panels, inverses, rows = (part.numpy() for part in (self.panels, self._inverses, self._rows))
 
         def advance_from(start: int) -> bool:
             own = panels, start, inverses[start : start + self._block], rows
-            return all(share_out(lambda run: advance(routine, *own, run.start, members), members))
+            (found,) = each_member(lambda *member: advance(routine, *own, *member))
+            return all(found)
 
         found = all(advance_from(start) for start in range(0, len(rows), self._block))
         return self.panels[self.first_row :, : self.n] if found else None

@@ -36,8 +36,9 @@ def group_size(item):
 def advance(routine, panels, start, inverse, rows, member, members):
     """Take the factor from column ``start`` on as many columns further as ``inverse`` has rows; whether there is one.
 
-    Of the square D on the diagonal, ``inverse`` gets the inverse factor; rows X below it become X D⁻ᵀ, in ``panels`` and,
-    unless they are behind the last column, also row by row in ``rows``. What is still to be done has the opposite sign.
+    Of the square on the diagonal, ``inverse`` gets the inverse factor D⁻¹; rows X below it become X D⁻ᵀ, in ``panels``
+    and, unless they are behind the last column, also row by row in ``rows``. What is still to be done has the opposite
+    sign.
     """
     (_, n, width), size = panels.shape, inverse.shape[0]
     stop, first, behind = start + size, start // width, (start + size) // width
@@ -72,7 +73,7 @@ def advance(routine, panels, start, inverse, rows, member, members):
 @no_type_check
 def solve_back(panels, inverses, rows, solved, first, stop):
     """Write Y = X L⁻¹ for some groups of rows X behind the factor L, whose squares are ``inverses``."""
-    (n, block), (_, _, width), item = inverses.shape, panels.shape, panels.itemsize
+    (n, block), width = inverses.shape, panels.shape[2]
     part = np.empty((block, width), panels.dtype)
     for group in range(first, stop):
         own = panels[n // width + group]
@@ -80,8 +81,8 @@ def solve_back(panels, inverses, rows, solved, first, stop):
             size = min(block, n - start)
             # Yᵀ = D⁻ᵀXᵀ, and that times the rows of L is subtracted from what is before it
             multiply(pack_lower_transposed(inverses[start : start + size, :size]), own[start:], 0, width, part, 0)
-            for k in range(size):
-                for r in range(min(width, solved.shape[0] - group * width)):
+            for r in range(min(width, solved.shape[0] - group * width)):
+                for k in range(size):
                     solved[group * width + r, start + k] = part[k, r]
             part[:] = -part
             add_tiles(rows[start].ctypes.data, rows.shape[1], part, size, own, 0, start)

@@ -52,8 +52,9 @@ def make_add_tile(shape: Shape) -> Callable[..., Any]:
         """out ← Σ_k left_k right_kᵀ, and what was there if it is to ``add``.
 
         ``left`` is the address of as many numbers as a tile has rows for each of ``depth`` k, which are ``left_step``
-        numbers apart, ``right`` of as many as it has columns, one after the other. Rows of ``out`` are ``step`` numbers apart; only the first ``rows`` and ``columns`` are read or
-        written, of which there may be more than the tile has. ``like`` is any number of the type that all have.
+        numbers apart, ``right`` of as many as it has columns, one after the other. Rows of ``out`` are ``step`` numbers
+        apart; only the first ``rows`` and ``columns`` are read or written, of which there may be more than the tile
+        has. ``like`` is any number of the type that all have.
         """
 
         def generate(context, builder, signature, values):

@@ -71,9 +71,9 @@ def pull_back_rows(
 ):  # fmt: skip
     """Add what the gradients of the moments mean for G and m̄ (``products``), for points, rows and lengthscales.
 
-    ``turn`` is P, perhaps with more rows and columns, up to a factor; it is a lower triangle unless S is ``full``.
-    ``mean_turned`` is mᵀW, or has no entries. ``apart``, e + cs, and ``of_cross``, what is to be added to K̄_zx of all rows, have no entries
-    where they are zero.
+    ``turn`` is P up to ``turn_factor``, perhaps with more rows and columns; it is a lower triangle unless S is
+    ``full``. ``mean_turned`` is mᵀW. It, ``apart``, e + cs, and ``of_cross``, what is to be added to K̄_zx of all
+    rows, have no entries where they are zero.
     """
     n_points, n_rows = features.shape
     width, factor = _width(n_points, features.itemsize), features.dtype.type(turn_factor)

@@ -25,8 +25,8 @@ from candid.linalg.products import product_of
 from candid.linalg.triangular import (
     congruence,
     halves,
-    lower_half_of_product,
     loose_lower_times,
+    lower_half_of_product,
     lower_times,
     product_below_diagonal,
     solve_lower,

@@ -51,18 +51,20 @@ class RelativeDivergence:
         mean: Float[Tensor, "gp m"],
         root: Float[Tensor, "gp m m"] | None,
     ) -> None:
-        self._whitener, self._other, self._mean = whitener, other, mean
+        # By rows, whoever has factorised.
+        self._whitener, self._other, self._mean = whitener.contiguous(), other.contiguous(), mean
         self._root = None if root is None else root.contiguous()
         self._turned_root = None if root is None else torch.empty_like(self._root)  # pyright: ignore[reportArgumentType]
-        self._turned = torch.empty_like(mean)
+        self._turned, self._mean_bar = torch.empty_like(mean), torch.empty_like(mean)
         self._first: Callable[[], None] | None = None
 
     def turn(self, member: int, members: int) -> None:
-        """R', and m', which is the first member's."""
-        from candid.linalg.relative_kernels import turn_root, turn_vectors
+        """R', and m' and m̄, which are the first member's."""
+        from candid.linalg.relative_kernels import turn_root, turn_vectors, turn_vectors_back
 
         if member == 0:
             turn_vectors(*(part.numpy() for part in (self._whitener, self._other, self._mean, self._turned)))
+            turn_vectors_back(*(part.numpy() for part in (self._whitener, self._other, self._turned, self._mean_bar)))
         if self._root is not None and self._turned_root is not None:
             _for_columns(turn_root, member, members, self._whitener, self._other, self._root, self._turned_root)
 
@@ -80,13 +82,9 @@ class RelativeDivergence:
             return
         self._of_frame, self._of_other = (torch.empty_like(self._whitener) for _ in range(2))
         self._of_root = None if self._root is None else torch.empty_like(self._root)
-        self._mean_bar = torch.empty_like(self._mean)
         self._first = meanwhile(self._begin)
 
     def _begin(self) -> None:
-        from candid.linalg.relative_kernels import turn_vectors_back
-
-        turn_vectors_back(*(part.numpy() for part in (self._whitener, self._other, self._turned, self._mean_bar)))
         if self._root is None:
             one = torch.eye(self._mean.shape[-1]).to(self._mean)
             torch.sub(one, _outer(self._turned, self._turned), out=self._of_frame)

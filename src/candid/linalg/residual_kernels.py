@@ -65,6 +65,6 @@ def pull_back_residual(rows, columns, slopes, solved, grad, columns_bar, rows_ba
                 own[j] *= -grad
             own[: max(i + 1 - first, 0)] = nothing
         add_gradients(
-            bar[:stop], slopes[panel, :stop], 0, stop - first, rows[:stop], columns, first, rows_bar[:stop], columns_bar,
-            moment,
+            bar[:stop], slopes[panel, :stop], 0, stop - first, rows[:stop], columns, first,
+            rows_bar[:stop], columns_bar, moment,
         )  # fmt: skip
