@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
 
-from candid.bench import Goal, default_goals, measure
+from candid.bench import Goal, default_goals, measure, step_costs
 from candid.bench import contenders as contenders_room
 from candid.bench.case import Case, Sample
 from candid.bench.contenders import ACTIVITIES, gpytorch_action, our_action
 from candid.bench.speed import Measurement, all_goals, machine_rate
+from candid.bench.step_costs import decoupled_steps
 from candid.bench.timing import Stopwatch, interleaved_medians, turns_of
 from candid.methods import METHODS
 
@@ -163,3 +165,24 @@ def test_sample_is_shared_and_repeatable():
     first, second = (Sample.draw(CASES["svgp"], n_new=4) for _ in range(2))
     np.testing.assert_array_equal(first.points, second.points)
     assert first.new_x.shape == (4, 3)
+
+
+def test_steps_of_decoupled_conditionals_are_those_of_a_fit():
+    """With other draws of Ω in every step, and a lower loss after some."""
+    for step in decoupled_steps(n_inducing=12, n_features=3, batch_size=40):
+        act = our_action("step", step.case, Sample.draw(step.case, n_new=1))
+        losses = [act() for _ in range(20)]
+        assert losses[-1] < losses[0]
+
+
+def test_costs_of_steps(monkeypatch):
+    seconds = {"svgp": 0.01, "dcsvgp": 0.015, "dcsvgp with Ω": 0.031, "dcppgpr": 0.015, "dcppgpr with Ω": 0.03}
+    monkeypatch.setattr(step_costs, "own_process", lambda make, case: nullcontext())
+    monkeypatch.setattr(
+        step_costs, "interleaved_medians", lambda turns, repeats: {name: seconds[name] for name in turns}
+    )
+    told = []
+    costs = step_costs.measure_steps(decoupled_steps(500, 8, 1024), tell=told.append)
+    assert [cost.times for cost in costs] == pytest.approx([1.0, 1.5, 3.1, 1.5, 3.0])
+    assert [cost.reached for cost in costs] == [False, True, False, False, False]
+    assert "dcsvgp with Ω, M = 500, batches of 1,024 rows" in told[2]

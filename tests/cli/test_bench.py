@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from candid.bench import SPECS, Budget, Choice, Grid, Lap, Spec, Sweep, contenders
+from candid.bench import SPECS, Budget, Choice, Grid, Lap, Spec, Sweep, contenders, step_costs
 from candid.bench import calibration as calibration_room
 from candid.bench import race as race_room
 from candid.bench import speed as speed_room
@@ -89,8 +89,9 @@ def test_list(candid):
 @pytest.fixture
 def in_this_process(monkeypatch):
     """Contenders of speed without processes of their own, which take seconds to start, and one call in a turn."""
-    monkeypatch.setattr(speed_room, "interleaved_medians", partial(interleaved_medians, warm_up=0, turn=0.0))
-    monkeypatch.setattr(speed_room, "own_process", lambda make, *arguments: nullcontext(turns_of(make(*arguments))))
+    for room in (speed_room, step_costs):
+        monkeypatch.setattr(room, "interleaved_medians", partial(interleaved_medians, warm_up=0, turn=0.0))
+        monkeypatch.setattr(room, "own_process", lambda make, *arguments: nullcontext(turns_of(make(*arguments))))
 
 
 @pytest.mark.usefixtures("in_this_process")
@@ -120,6 +121,19 @@ def test_speed_without_gpytorch(candid, monkeypatch):
     assert "GPyTorch is not installed" in result.stdout
     row = next(line for line in result.stdout.splitlines() if "training step" in line)
     assert [cell.strip() for cell in row.split("│")][6:9] == ["–", "–", "–"]
+
+
+@pytest.mark.usefixtures("in_this_process")
+def test_decoupled(candid, tmp_path):
+    result = candid("bench", "decoupled", *SIZE, "--markdown", tmp_path / "steps.md")
+    assert result.exit_code == 0, result.output
+    lines = (tmp_path / "steps.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("|")][2:]
+    assert [name for name, *_ in rows] == ["svgp", "dcsvgp", "dcsvgp with Ω", "dcppgpr", "dcppgpr with Ω"]
+    assert rows[0][2] == "1.00×"
+    for _, milliseconds, times, target in rows:
+        assert float(times.split("×")[0]) == pytest.approx(float(milliseconds) / float(rows[0][1]), abs=0.02)
+        assert ("✓" in times) == (target != "–" and float(times[:4]) <= float(target[2:-1]))
 
 
 def test_speed_refuses_nonsense(candid):

@@ -30,19 +30,20 @@ def all_passes(passes_of, pulls, weights, draw, dtype):
     given = (part if part is None else part.to(dtype) for part in (points, x, mean, root, lengthscale, jitter))
     points, x, mean, root, lengthscale, jitter = given
     blocks = scaled_blocks(profiles.MATERN52, points, x, lengthscale)
-    _, whitener, _, slope = blocks.factorise(slice(None), jitter)
-    passes = passes_of(GPs(whitener, mean, root), blocks)
+    lower, whitener, _, slope = blocks.factorise(slice(None), jitter)
+    passes = passes_of(GPs(lower, whitener, mean, root), blocks)
     moments, total = x.new_zeros(3, N_GPS, N_ROWS), blocks.zeros(of_rows=True)
     rows = [slice(0, 900), slice(900, N_ROWS)]
     kept = {(gp, part.start): passes.evaluate(gp, part, moments) for gp in range(N_GPS) for part in rows}
     pull = passes.pull(*(part.to(dtype) for part in pulls))
+    passes.turn(pull)
     sums = Sums.zeros(passes.gps, pull)
     for gp in range(N_GPS):
         for part in rows:
             passes.pull_back(pull, gp, part, kept[gp, part.start], sums, total)
     apart = None if sums.apart is None else sums.apart.tril()
     found = [moments, sums.gram.tril(), sums.mean_bar.clone(), apart]
-    found.append(passes.finish(pull, sums, None, slope, total))
+    found.append(passes.finish(pull, sums, slope, total))
     return [*found, *total.without(N_FEATURES)]
 
 
@@ -79,7 +80,7 @@ def random_like(*shape):
 
 def test_who_is_asked(draw):
     blocks = scaled_blocks(profiles.MATERN52, draw(1, 5, 2), draw(9, 2), torch.ones(1, 1, 2).double())
-    gps = GPs(torch.eye(5).double()[None], draw(1, 5), None)
+    gps = GPs(*[torch.eye(5).double()[None]] * 2, draw(1, 5), None)
     assert isinstance(make_passes(gps, blocks), TorchPasses)
     with crew(1):
         assert isinstance(make_passes(gps, blocks), StripPasses)

@@ -113,6 +113,47 @@ def test_the_first_rows_of_a_transpose_that_is_wider(room):
         assert (out[count:] == 7).all()
 
 
+def test_solutions_with_a_triangle(room):
+    """What is above its diagonal is not read; columns beside, and further rows, are left alone."""
+
+    @njit
+    def solve(lower, inverse, x, first, out, at):
+        room.solve_lower(room.pack_solver(lower, inverse), x, first, x.shape[1] - first, out, at)
+
+    for a, x in matrices():
+        n = len(a)
+        lower = np.tril(a) / n + np.eye(n, dtype=a.dtype)
+        loose = np.where(np.tril(np.ones_like(a)) > 0, lower, np.nan).astype(a.dtype)
+        inverse, expected = np.tril(np.linalg.inv(lower)), np.linalg.solve(lower, x)
+        out = np.full((n + 1, x.shape[1] + 3), 7.0, a.dtype)
+        solve(loose, inverse, x, 0, out, 2)
+        close(out[:-1, 2:-1], expected)
+        assert (out[-1] == 7).all()
+        assert (out[:, [0, 1, -1]] == 7).all()
+        own = x.copy()
+        solve(loose, inverse, own, 1, own, 1)
+        close(own, np.hstack([x[:, :1], expected[:, 1:]]))
+
+
+def test_solutions_are_accurate_where_products_with_an_inverse_are_not(room):
+    @njit
+    def both(lower, inverse, x, solved, multiplied):
+        room.solve_lower(room.pack_solver(lower, inverse), x, 0, x.shape[1], solved, 0)
+        room.multiply(room.pack_lower(inverse), x, 0, x.shape[1], multiplied, 0)
+
+    rng = np.random.default_rng(4)
+    points, rows = rng.normal(size=(200, 2)), rng.normal(size=(60, 2))
+    gram, cross = (np.exp(-0.1 * ((points[:, None] - other) ** 2).sum(-1)) for other in (points, rows))
+    lower = np.linalg.cholesky(gram + 1e-6 * np.eye(200)).astype(np.float32)
+    inverse = np.linalg.inv(lower.astype(np.float64)).astype(np.float32)
+    x = cross.astype(np.float32)
+    solved, multiplied = np.empty_like(x), np.empty_like(x)
+    both(lower, inverse, x, solved, multiplied)
+    exact = np.square(np.linalg.solve(lower.astype(np.float64), x)).sum(0)
+    errors = [abs(np.square(own.astype(np.float64)).sum(0) - exact).max() for own in (solved, multiplied)]
+    assert errors[0] < 0.1 * errors[1]
+
+
 @pytest.mark.parametrize("half", [True, False], ids=["lower half", "all rows"])
 def test_products_with_columns_of_a_triangle(room, half):
     """What is above their diagonals is left out, and by the lower half nothing is written there but in tiles of it."""

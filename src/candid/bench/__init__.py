@@ -12,6 +12,7 @@ from candid.bench.speed import Goal, Measurement, default_goals, measure
 #: Name of each benchmark of speed → what it measures.
 BENCHMARKS = {
     "speed": "time of a training step and of predictions, beside GPyTorch and the machine's limit",
+    "decoupled": "time of training steps of decoupled conditionals, with and without Ω, beside those of svgp",
     "neighbours": "time of a step with nearest neighbours, by three ways, and its growth with the number of rows",
     "peers": "nearest-neighbour GPs of other libraries beside ours: seconds, and scores of test rows",
     "race": "seconds of training to a given NLL, beside the published recipe in GPyTorch",

@@ -17,8 +17,8 @@ __all__ = ["Case", "Sample"]
 class Case:
     """A method with M inducing points on batches of B rows with D features.
 
-    Deep methods have one hidden layer of W GPs, taken at S sites. The rest is where the hyper-parameters of every
-    contender start.
+    Deep methods have one hidden layer of W GPs, taken at S sites, and decoupled conditionals perhaps the penalty Ω. The
+    rest is where the hyper-parameters of every contender start.
     """
 
     method: str
@@ -29,6 +29,7 @@ class Case:
     noise: float = 0.1
     hidden_width: int = 5
     n_sites: int = 10
+    omega_weight: float = 0.0
 
     @property
     def row(self) -> Method:

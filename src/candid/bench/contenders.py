@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
+from itertools import count
 
 import torch
 from torch import Tensor, nn
@@ -16,7 +17,8 @@ from candid.bench.deep_contenders import make_layers
 from candid.engines import Problem, step_crew
 from candid.engines.steppers import Adam, take_step
 from candid.estimators import make_gp
-from candid.families import Family, Inducing, make_mean
+from candid.estimators.sparse_parts import OMEGA_DRAWS
+from candid.families import Conditional, Family, Inducing, decoupled_kernel, make_mean
 from candid.families.decoupled import Decoupled
 from candid.kernels import Matern52, Scale
 from candid.likelihoods import Gaussian
@@ -69,10 +71,16 @@ def our_action(activity: str, case: Case, sample: Sample) -> Action:
         return _one_row(activity, case, sample)
     family = _family(case, sample)
     if activity == "step":
-        problem = Problem(family, Gaussian(case.noise), case.row.made_of.objective, {"kl": case.beta})
+        penalties = {"kl": case.beta} | ({"omega": case.omega_weight} if case.omega_weight else {})
+        problem = Problem(family, Gaussian(case.noise), case.row.made_of.objective, penalties)
         batch = Batch(sample.x, sample.y[:, None], torch.ones(case.batch_size), float(sample.total))
-        step = TrainingStep(lambda: problem.loss(batch), problem.groups()["all"])
-        return _in_crew(step_crew(family, case.batch_size), step)
+        steps = count()
+
+        def loss() -> Tensor:
+            family.refresh(next(steps))
+            return problem.loss(batch)
+
+        return _in_crew(step_crew(family, case.batch_size), TrainingStep(loss, problem.groups()["all"]))
     dtype = torch.float32 if activity == "predict32" else torch.float64
     predictor, x = family.predictor().to(dtype), sample.new_x.to(dtype)
     return lambda: _moments(predictor.marginal, x)
@@ -126,6 +134,9 @@ def _family(case: Case, sample: Sample) -> Family:
     points = sample.points[None]
     if case.decoupled:
         return Decoupled(kernel, mean, points, points, weights, JITTER)
+    if case.row.made_of.family == "conditional":
+        omega = {"with_omega": case.omega_weight > 0, "omega_draws": OMEGA_DRAWS}
+        return Conditional(kernel, decoupled_kernel(kernel), mean, points, weights, JITTER, **omega)
     return Inducing(kernel, mean, points, weights, JITTER)
 
 

@@ -69,7 +69,7 @@ def blockwise_moments(
     (prepared,) = prepare((kernel, x, points, jitter))
     lengthscale, inputs, factors = prepared
     moments = _Blockwise.apply(  # pyright: ignore[reportGeneralTypeIssues]
-        inputs, factors.inverse, factors.slope, x, points, lengthscale, weights.mean, weights.loose_root()
+        inputs, factors, x, points, lengthscale, weights.mean, weights.loose_root()
     )
     return *moments, prepared.jitter
 
@@ -91,11 +91,12 @@ def prepare(*given: tuple[Kernel, Tensor, Tensor, Tensor]) -> list[Prepared]:
 
 class _Blockwise(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, inputs: BlockInputs, whitener, slope, x, points, lengthscale, mean, root):
+    def forward(ctx, inputs: BlockInputs, factors: PointFactors, x, points, lengthscale, mean, root):
         ctx.set_materialize_grads(False)
         ctx.inputs, last = inputs, len(inputs.batch) - 1
-        gps = GPs(whitener, mean.flatten(0, last), None if root is None else root.flatten(0, last))
-        moments = x.new_zeros(3, len(whitener), len(x))
+        flat = mean.flatten(0, last), None if root is None else root.flatten(0, last)
+        gps = GPs(factors.lower, factors.inverse, *flat)
+        moments = x.new_zeros(3, len(flat[0]), len(x))
         passes, parts = make_passes(gps, inputs.blocks), inputs.parts()
 
         def evaluate_some(run: slice) -> list[Tensor]:
@@ -105,7 +106,7 @@ class _Blockwise(torch.autograd.Function):
             kept = share_out(evaluate_some, len(parts))
         ctx.parts, ctx.passes = parts, passes
         # The weights only to notice if somebody has changed them.
-        ctx.save_for_backward(slope, lengthscale, mean, root, *chain(*kept))
+        ctx.save_for_backward(factors.slope, lengthscale, mean, root, *chain(*kept))
         return tuple(moments.view(3, *inputs.batch, -1))
 
     @staticmethod
@@ -118,7 +119,7 @@ class _Blockwise(torch.autograd.Function):
         flat = (None if grad is None else grad.reshape(n_gps, n_rows) for grad in (of_mean, of_explained, of_spread))
         pull = passes.pull(*flat)  # pyright: ignore[reportArgumentType]
         passes.turn(pull)
-        total = blocks.zeros(of_rows=ctx.needs_input_grad[3])
+        total = blocks.zeros(of_rows=ctx.needs_input_grad[2])
 
         def pull_back_some(run: slice) -> tuple[Sums, HalfGradients]:
             sums, own = Sums.zeros(gps, pull), total.beside()
@@ -134,6 +135,6 @@ class _Blockwise(torch.autograd.Function):
                 total.add(own)
             root_bar = passes.finish(pull, sums, slope, total)
         return (
-            *(None, None, None, *inputs.gradients(total, lengthscale)),
+            *(None, None, *inputs.gradients(total, lengthscale)),
             *(unfold(sums.mean_bar.clone()), None if root_bar is None else unfold(root_bar)),
         )

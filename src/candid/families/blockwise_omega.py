@@ -16,7 +16,6 @@ of which the last terms of Ψ̄ are those of T. None of these products is with t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from itertools import chain
 from typing import NamedTuple
 
@@ -32,7 +31,7 @@ from candid.linalg import NotPositiveDefinite, first_order
 from candid.linalg.crew import each_member, joined, meanwhile, share_out
 from candid.linalg.crew_cholesky import Bordered
 from candid.linalg.products import add_product, product_of
-from candid.linalg.relative import residual_factor
+from candid.linalg.relative import floors, residual_factor
 from candid.linalg.triangular import loose_lower_times
 
 __all__ = ["blockwise_omega"]
@@ -140,21 +139,17 @@ class _OneGP:
         # V
         rows = torch.cat(share_out(apart, given.features.shape[-1]), -1)
         residual = Bordered(rows.shape[-1], len(rows))
-        for level in self._floors(floor):
+        for level in floors(floor, rows.shape[-1]):
             self._write_residual(residual, level)
             residual.write_rows(rows)
             if (whitened := residual.factorise()) is not None:
                 omega = (0.5 * whitened.square().sum()).to(rows)
                 self._solved = residual.solved(rows.dtype)
                 return omega
-        raise NotPositiveDefinite("what inducing points leave of the covariance of a batch could not be factorised")
-
-    def _floors(self, floor: float) -> Iterator[float]:
-        """Those of C, until one is large enough: where rounding has made C indefinite, that is found out with care."""
-        yield floor
+        # There is none with any floor: let others say why.
         gram, _ = self._blocks.gram(slice(self._number, self._number + 1))
-        enough = float(residual_factor(gram[0], self._given.features, floor).jitter)
-        yield from (enough, 10 * enough)
+        residual_factor(gram[0], given.features, floor)
+        raise NotPositiveDefinite("what inducing points leave of the covariance of a batch could not be factorised")
 
     def _write_residual(self, residual: Bordered, floor: float) -> None:
         """C, and slopes of K_xx as panels."""

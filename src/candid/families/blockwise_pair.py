@@ -87,7 +87,8 @@ class _Kernel:
         self.inputs, self.slope = prepared.inputs, prepared.factors.slope
         self.lengthscale, blocks = prepared.lengthscale, prepared.inputs.blocks
         assert isinstance(blocks, CompiledBlocks)
-        self.passes, self.parts = StripPasses(GPs(prepared.factors.inverse, mean, root), blocks), self.inputs.parts()
+        gps = GPs(prepared.factors.lower, prepared.factors.inverse, mean, root)
+        self.passes, self.parts = StripPasses(gps, blocks), self.inputs.parts()
         (n_gps, size, _), n_rows = self.slope.shape, blocks.columns.shape[-1]
         self.moments = mean.new_zeros(3, n_gps, n_rows)
         self.features = mean.new_empty(n_gps, size, n_rows if with_features else 0)

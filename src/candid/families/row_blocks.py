@@ -29,8 +29,9 @@ __all__ = ["GPs", "Passes", "Pull", "Sums", "TorchPasses"]
 
 
 class GPs(NamedTuple):
-    """W = L⁻¹, and q(v)."""
+    """L, W = L⁻¹, and q(v)."""
 
+    lower: Tensor  # (GP, M, M), with anything above its diagonal
     whitener: Tensor  # (GP, M, M)
     mean: Tensor  # (GP, M); for strips perhaps without entries, where only what is explained is of interest
     root: Tensor | None  # (GP, M), (GP, M, M) with anything above the diagonals, or None where S = 0
@@ -45,7 +46,7 @@ class GPs(NamedTuple):
 
     def some(self, run: slice) -> GPs:
         """A few of them."""
-        return GPs(self.whitener[run], self.mean[run], None if self.root is None else self.root[run])
+        return GPs(self.lower[run], self.whitener[run], self.mean[run], None if self.root is None else self.root[run])
 
 
 class Pull(NamedTuple):

@@ -49,12 +49,12 @@ class StripPasses(Passes):
         features, slope = (moments.new_empty(blocks.a.shape[-2], rows.stop - rows.start) for _ in range(2))
         evaluate_rows(
             blocks.number, blocks.points[gp], blocks.row_columns[gp], rows.start,
-            *self.normals[gp], features.numpy(), slope.numpy(), moments.numpy()[:, gp, rows],
+            self._lower[gp], *self.normals[gp], features.numpy(), slope.numpy(), moments.numpy()[:, gp, rows],
         )  # fmt: skip
         return features, slope
 
     def _room(self, share: float) -> tuple[Tensor, float, Tensor]:
-        whitener, mean, root = self.gps
+        _, whitener, mean, root = self.gps
         if root is None:
             # P = −2cW
             return whitener, -2 * share, torch.bmm(mean.unsqueeze(-2), whitener).squeeze(-2) if mean.numel() else mean
@@ -113,9 +113,15 @@ class StripPasses(Passes):
             work(gp, first, stop - first, *others)
 
     @cached_property
+    def _lower(self) -> np.ndarray:
+        """L of each GP."""
+        return self.gps.lower.detach().contiguous().numpy()
+
+    @cached_property
     def normals(self) -> list[tuple[np.ndarray, ...]]:
         """W, m, deviations and R of each GP; of the last two there is one, or none."""
-        whitener, mean, root = (None if part is None else part.detach().contiguous().numpy() for part in self.gps)
+        parts = (None if part is None else part.detach().contiguous().numpy() for part in self.gps[1:])
+        whitener, mean, root = parts
         assert whitener is not None
         assert mean is not None
         # Without entries, but with axes.

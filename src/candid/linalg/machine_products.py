@@ -25,8 +25,10 @@ __all__ = [
     "pack",
     "pack_lower",
     "pack_lower_transposed",
+    "pack_solver",
     "pack_transposed",
     "panel_width",
+    "solve_lower",
     "write_transpose",
 ]
 
@@ -165,6 +167,61 @@ def multiply_part(factor, x, first, count, out, at, top, begin, depth):
                 panel.ctypes.data + k * width * item, min(reach[tile, 1], depth) - k,
                 out.ctypes.data + i * out.strides[0] + (at + start) * item, step, n_rows - i, columns, False,
             )  # fmt: skip
+
+
+@compiled
+@no_type_check
+def pack_solver(lower, inverse):
+    """What :func:`solve_lower` multiplies with: −L, but for squares of a tile's rows on the diagonal, and L⁻¹ there."""
+    n = lower.shape[0]
+    (tiles, _), (squares, _) = _empty_pack(n, n, lower.dtype), _empty_pack(n, ROWS, lower.dtype)
+    for tile in range(tiles.shape[0]):
+        own, square, start = tiles[tile], squares[tile], tile * ROWS
+        stop = min(start + ROWS, n)
+        for row in range(stop - start):
+            for k in range(start):
+                own[k * ROWS + row] = -lower[start + row, k]
+            for k in range(ROWS):
+                square[k * ROWS + row] = inverse[start + row, start + k] if k <= row else lower.dtype.type(0)
+        for k in range(start):
+            own[k * ROWS + stop - start : (k + 1) * ROWS] = lower.dtype.type(0)
+        for k in range(ROWS):
+            square[k * ROWS + stop - start : (k + 1) * ROWS] = lower.dtype.type(0)
+    return tiles, squares, n
+
+
+@compiled
+@no_type_check
+def solve_lower(solver, x, first, count, out, at):
+    """Write L⁻¹X for columns of X, ``count`` from ``first`` on, to ``out`` from column ``at`` on.
+
+    These may be the columns of X themselves. Tile by tile, A_I = (L⁻¹)_II (X_I − L_I< A_<): that is as much work as a
+    product with L⁻¹, and as accurate as a substitution, which that product is not where L is ill conditioned.
+    """
+    tiles, squares, n = solver
+    like, width, item, step = x.dtype.type(0), panel_width(x.itemsize), x.itemsize, out.strides[0] // x.itemsize
+    panel = np.empty((n, width), x.dtype)
+    for start in range(0, count, width):
+        columns = min(width, count - start)
+        for tile in range(tiles.shape[0]):
+            i = tile * ROWS
+            stop = min(i + ROWS, n)
+            for k in range(i, stop):
+                row, own = x[k, first + start : first + start + columns], panel[k]
+                for j in range(columns):
+                    own[j] = row[j]
+                own[columns:] = like
+            here, there = panel.ctypes.data + i * width * item, out.ctypes.data + i * out.strides[0]
+            add_tile(like, tiles[tile].ctypes.data, ROWS, panel.ctypes.data, i, here, width, n - i, width, True)
+            # Not in the same place: a tile is read and written at once.
+            add_tile(
+                like, squares[tile].ctypes.data, ROWS, here, stop - i,
+                there + (at + start) * item, step, n - i, columns, False,
+            )  # fmt: skip
+            for k in range(i, stop):
+                row, own = out[k, at + start : at + start + columns], panel[k]
+                for j in range(columns):
+                    own[j] = row[j]
 
 
 @compiled

@@ -16,10 +16,11 @@ from candid.linalg.machine_code import compiled, kept_on_disk
 from candid.linalg.machine_products import (
     add_lower_half,
     multiply,
-    pack_lower,
     pack_lower_transposed,
+    pack_solver,
     pack_transposed,
     panel_width,
+    solve_lower,
 )
 
 __all__ = ["evaluate_rows", "pull_back_rows"]
@@ -38,21 +39,21 @@ def _width(n_points, item):
 
 @kept_on_disk
 @no_type_check
-def evaluate_rows(profile, points, rows, first, whitener, mean, deviations, root, features, slope, moments):
-    """Write A = W K and w of rows from ``first`` on, and add their moments.
+def evaluate_rows(profile, points, rows, first, lower, whitener, mean, deviations, root, features, slope, moments):
+    """Write A = L⁻¹K and w of rows from ``first`` on, and add their moments.
 
     S = diag(deviations)², S = R Rᵀ with a lower-triangular ``root``, or S = 0 where both have no entries. Where the
     ``mean`` has none either, there is nothing but what is explained.
     """
     n_points, n_rows = features.shape
     width, variances, full = _width(n_points, features.itemsize), deviations * deviations, root.shape[0] > 0
-    whiten, turn = pack_lower(whitener), pack_lower_transposed(root)
+    whiten, turn = pack_solver(lower, whitener), pack_lower_transposed(root)
     turned = np.empty((root.shape[0], width), features.dtype)
     for at in range(0, n_rows, width):
         count = min(width, n_rows - at)
         means, squares, spreads = moments[0, at : at + count], moments[1, at : at + count], moments[2, at : at + count]
         write_covariances(profile, points, rows, first + at, features, slope, at, count)
-        multiply(whiten, features, at, count, features, at)
+        solve_lower(whiten, features, at, count, features, at)
         if mean.shape[0] > 0:
             add_moments(features, at, count, mean, variances, means, squares, spreads)
         else:

@@ -13,6 +13,7 @@ unexplained.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -20,7 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from candid.linalg.autograd import first_order
-from candid.linalg.cholesky import Factor, cholesky
+from candid.linalg.cholesky import GROWTH, Factor, cholesky
 from candid.linalg.products import product_of
 from candid.linalg.triangular import (
     congruence,
@@ -37,6 +38,7 @@ from candid.linalg.triangular import (
 __all__ = [
     "WhitenedPair",
     "column_squares",
+    "floors",
     "lower_product",
     "lower_times_columns",
     "residual_factor",
@@ -258,6 +260,13 @@ def residual_factor(gram: Float[Tensor, "*batch n n"], features: Float[Tensor, "
     """Of C = gram − AᵀA + floor·I, in float64; of ``gram`` only the lower triangle is read."""
     residual = (gram - lower_half_of_product(features.mT, features.mT)).double()
     return cholesky(residual, floor, scale=1.0, largest=LARGEST_ERROR * residual.shape[-1])
+
+
+def floors(floor: float, n: int) -> Iterator[float]:
+    """Those that :func:`residual_factor` tries for a matrix of that size."""
+    while floor <= LARGEST_ERROR * n:
+        yield floor
+        floor = max(GROWTH * floor, 10 * torch.finfo(torch.float64).eps)
 
 
 class _ResidualSquares(torch.autograd.Function):

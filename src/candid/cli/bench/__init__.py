@@ -6,6 +6,7 @@ import typer
 
 from candid.cli.bench.calibration import calibration
 from candid.cli.bench.chains import chains
+from candid.cli.bench.decoupled import decoupled
 from candid.cli.bench.neighbours import neighbours
 from candid.cli.bench.overview import list_benchmarks
 from candid.cli.bench.peers import peers
@@ -18,5 +19,5 @@ __all__ = ["bench"]
 
 bench = typer.Typer(help="Measure this library on this machine.", no_args_is_help=True)
 bench.command("list")(list_benchmarks)
-for command in (run, speed, neighbours, chains, peers, race, calibration, study):
+for command in (run, speed, decoupled, neighbours, chains, peers, race, calibration, study):
     bench.command()(command)

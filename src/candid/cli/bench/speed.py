@@ -13,7 +13,7 @@ from candid.bench.contenders import ACTIVITIES
 from candid.bench.markdown import GOOD, NOTHING
 from candid.bench.speed import Measurement, all_goals, default_goals, machine_rate, measure, precision_of
 from candid.cli.bench.options import whole_numbers
-from candid.cli.bench.tables import Measured
+from candid.cli.bench.tables import Measured, milliseconds
 from candid.cli.console import collected_warnings, note, output, working
 from candid.cli.environment import optional_versions, thread_count
 
@@ -71,21 +71,15 @@ def _rows(measurements: Sequence[Measurement]) -> list[tuple[str, ...]]:
                 case.method,
                 str(case.n_inducing),
                 str(case.n_features),
-                _milliseconds(entry.ours),
-                _milliseconds(entry.gpytorch),
+                milliseconds(entry.ours),
+                milliseconds(entry.gpytorch),
                 _times(entry.ratio) + (f" {GOOD}" if entry.reached else ""),
                 NOTHING if entry.goal.times is None else f"≥ {entry.goal.times:g}×",
-                _milliseconds(limit),
+                milliseconds(limit),
                 _times(None if limit is None else entry.ours / limit),
             )
         )
     return rows
-
-
-def _milliseconds(seconds: float | None) -> str:
-    if seconds is None:
-        return NOTHING
-    return f"{1000 * seconds:.0f}" if seconds >= 0.1 else f"{1000 * seconds:.3g}"
 
 
 def _times(ratio: float | None) -> str:

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from rich.markup import escape
 
+from candid.bench.markdown import NOTHING
 from candid.bench.markdown import table as markdown_table
 from candid.cli.console import output, result_table
 
-__all__ = ["Measured"]
+__all__ = ["Measured", "milliseconds"]
 
 
 @dataclass(frozen=True)
@@ -39,3 +40,10 @@ class Measured:
         text = "\n\n".join([f"# {title}", f"{self.machine}.", table, self.legend])
         path.write_text(text + "\n", encoding="utf-8")
         output().print(f"The table is in {escape(str(path))}.", soft_wrap=True)
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Three digits of them; whole ones, where they are many."""
+    if seconds is None:
+        return NOTHING
+    return f"{1000 * seconds:.0f}" if seconds >= 0.1 else f"{1000 * seconds:.3g}"
