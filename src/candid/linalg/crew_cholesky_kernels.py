@@ -10,7 +10,7 @@ from typing import no_type_check
 
 import numpy as np
 
-from candid.linalg.machine_code import kept_on_disk
+from candid.linalg.machine_code import compiled, kept_on_disk
 from candid.linalg.machine_factors import factorise, invert
 from candid.linalg.machine_products import (
     add_tiles,
@@ -46,17 +46,21 @@ def advance(routine, panels, start, inverse, rows, member, members):
     square, lower = np.empty((size, size), panels.dtype), np.empty((size, size), panels.dtype)
     corner = np.empty((size, width), panels.dtype)
     for group in range(first, behind):
-        corner[:] = panels[group, start:stop]
+        for k in range(size):
+            for r in range(width):
+                corner[k, r] = panels[group, start + k, r]
         for other in range(first, group + 1):
             add_tiles(panels[other].ctypes.data, width, panels[group], start, corner, (other - first) * width, width)
         write_transpose(corner, 0, size, width, lower[(group - first) * width :], 0)
-    lower[:] = -lower
+    _negate(lower)
     if not factorise(routine, lower):
         return False
     invert(lower, square)
     if member == 0:
-        inverse[:, :size] = square
-    square[:] = -square
+        for i in range(size):
+            for j in range(size):
+                inverse[i, j] = square[i, j]
+    _negate(square)
     whiten = pack_lower(square)
     for group in range(behind, panels.shape[0]):
         if group % members == member:
@@ -84,5 +88,13 @@ def solve_back(panels, inverses, rows, solved, first, stop):
             for r in range(min(width, solved.shape[0] - group * width)):
                 for k in range(size):
                     solved[group * width + r, start + k] = part[k, r]
-            part[:] = -part
+            _negate(part)
             add_tiles(rows[start].ctypes.data, rows.shape[1], part, size, own, 0, start)
+
+
+@compiled
+@no_type_check
+def _negate(matrix):
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            matrix[i, j] = -matrix[i, j]

@@ -66,7 +66,10 @@ def invert(lower, inverse):
     while count > 1:
         for block in range(0, count, 2):
             start, middle, stop = n * block // count, n * (block + 1) // count, n * (block + 2) // count
-            own = -lower[middle:stop, start:middle]
+            own = np.empty((stop - middle, middle - start), lower.dtype)
+            for i in range(own.shape[0]):
+                for j in range(own.shape[1]):
+                    own[i, j] = -lower[middle + i, start + j]
             # −L₂⁻¹K, and that times L₁⁻¹
             multiply(pack_lower(inverse[middle:stop, middle:stop]), own, 0, middle - start, own, 0)
             multiply(pack(own), inverse[start:middle], start, middle - start, inverse[middle:stop], start)
@@ -79,7 +82,8 @@ def _invert_block(lower, inverse, start, stop):
     """Forward substitution; what is beside the block becomes zero."""
     for i in range(start, stop):
         own, row = inverse[i], lower[i]
-        own[:] = own.dtype.type(0)
+        for j in range(own.shape[0]):
+            own[j] = own.dtype.type(0)
         scale = own.dtype.type(1) / row[i]
         for k in range(start, i):
             factor, other = row[k] * scale, inverse[k]

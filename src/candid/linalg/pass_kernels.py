@@ -46,7 +46,9 @@ def evaluate_rows(profile, points, rows, first, lower, whitener, mean, deviation
     ``mean`` has none either, there is nothing but what is explained.
     """
     n_points, n_rows = features.shape
-    width, variances, full = _width(n_points, features.itemsize), deviations * deviations, root.shape[0] > 0
+    width, variances, full = _width(n_points, features.itemsize), np.empty_like(deviations), root.shape[0] > 0
+    for i in range(deviations.shape[0]):
+        variances[i] = deviations[i] * deviations[i]
     whiten, turn = pack_solver(lower, whitener), pack_lower_transposed(root)
     turned = np.empty((root.shape[0], width), features.dtype)
     for at in range(0, n_rows, width):
