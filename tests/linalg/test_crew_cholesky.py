@@ -17,7 +17,7 @@ def bordered(covariance, rows):
     room, n = Bordered(len(covariance), len(rows)), len(covariance)
     width = room.panels.shape[-1]
     loose = -covariance + torch.full_like(covariance, torch.nan).triu(1)
-    for group in range(room.first_row):
+    for group in range(room.first_group):
         own = loose[group * width : (group + 1) * width]
         room.panels[group, :n, : len(own)] = own.mT
     room.write_rows(rows)

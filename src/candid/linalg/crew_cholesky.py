@@ -29,23 +29,23 @@ class Bordered:
     ----------
     panels : Tensor
         −C and −V, to be written: groups of rows, of which each is a panel with the columns of the matrix as its rows.
-        Of C, what is on and below the diagonal counts. V begins with the group ``first_row``.
+        Of C, what is on and below the diagonal counts. V begins with the group ``first_group``.
     """
 
     def __init__(self, n: int, n_rows: int) -> None:
         self.n, self.n_rows, width = n, n_rows, group_width()
-        self.first_row, self._block = -(-n // width), BLOCK // width * width
-        n_groups, size = self.first_row + -(-n_rows // width), self.first_row * width
+        self.first_group, self._block = -(-n // width), BLOCK // width * width
+        n_groups, size = self.first_group + -(-n_rows // width), self.first_group * width
         self.panels = torch.empty(n_groups, size, width, dtype=torch.float64)
         # Whole groups: what fills them up is the identity.
         self.panels[:, n:] = 0.0
-        self.panels[self.first_row - 1, :, n - size + width :] = 0.0
-        self.panels[self.first_row - 1, size - width :].diagonal()[n - size + width :] = -1.0
+        self.panels[self.first_group - 1, :, n - size + width :] = 0.0
+        self.panels[self.first_group - 1, size - width :].diagonal()[n - size + width :] = -1.0
         self._inverses, self._rows = self.panels.new_empty(size, self._block), self.panels.new_empty(size, size)
 
     def write_rows(self, rows: Float[Tensor, "j n"]) -> None:
         """V."""
-        behind, width = self.panels[self.first_row :, : self.n], self.panels.shape[-1]
+        behind, width = self.panels[self.first_group :, : self.n], self.panels.shape[-1]
         behind[-1] = 0.0
         for own, some in zip(behind, rows.split(width), strict=True):
             own[:, : len(some)] = -some.mT
@@ -63,7 +63,7 @@ class Bordered:
             return all(found)
 
         found = all(advance_from(start) for start in range(0, len(rows), self._block))
-        return self.panels[self.first_row :, : self.n] if found else None
+        return self.panels[self.first_group :, : self.n] if found else None
 
     def solved(self, dtype: torch.dtype) -> Float[Tensor, "j n"]:
         """V C⁻¹; there is no V afterwards."""
@@ -71,7 +71,7 @@ class Bordered:
 
         solved = torch.empty(self.n_rows, len(self._rows), dtype=dtype)
         arrays = [part.numpy() for part in (self.panels, self._inverses, self._rows, solved)]
-        share_out(lambda run: solve_back(*arrays, run.start, run.stop), len(self.panels) - self.first_row)
+        share_out(lambda run: solve_back(*arrays, run.start, run.stop), len(self.panels) - self.first_group)
         return solved[:, : self.n]
 
 
