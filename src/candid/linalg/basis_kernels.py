@@ -6,19 +6,10 @@ from typing import no_type_check
 
 import numpy as np
 
-from candid.linalg.machine_code import compiled_sums, kept_on_disk
+from candid.linalg.machine_code import compiled_sums, dot, kept_on_disk
 from candid.linalg.row_kernels import covariances, squared_distances
 
 __all__ = ["row_moments"]
-
-
-@compiled_sums
-@no_type_check
-def dot(a, b):
-    total = a.dtype.type(0)
-    for i in range(a.shape[0]):
-        total += a[i] * b[i]
-    return total
 
 
 @compiled_sums

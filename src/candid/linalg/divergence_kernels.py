@@ -7,18 +7,9 @@ from typing import no_type_check
 
 import numpy as np
 
-from candid.linalg.machine_code import compiled_sums, kept_on_disk
+from candid.linalg.machine_code import dot, kept_on_disk
 
 __all__ = ["divergence_gradients", "divergences"]
-
-
-@compiled_sums
-@no_type_check
-def _squares(row):
-    total = row.dtype.type(0)
-    for j in range(row.shape[0]):
-        total += row[j] * row[j]
-    return total
 
 
 @kept_on_disk
@@ -28,8 +19,8 @@ def divergences(means, roots, results):
     for place in range(means.shape[0]):
         mean, root, total = means[place], roots[place], np.float64(0.0)
         for i in range(mean.shape[0]):
-            total += _squares(root[i, : i + 1]) - 1.0 - 2.0 * math.log(abs(root[i, i]))
-        results[place] = 0.5 * (total + _squares(mean))
+            total += dot(root[i, : i + 1], root[i]) - 1.0 - 2.0 * math.log(abs(root[i, i]))
+        results[place] = 0.5 * (total + dot(mean, mean))
 
 
 @kept_on_disk

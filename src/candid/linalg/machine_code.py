@@ -13,7 +13,7 @@ import numpy as np
 from numba import njit, types
 from numba.extending import overload
 
-__all__ = ["compiled", "compiled_sums", "decay", "inlined", "kept_on_disk"]
+__all__ = ["compiled", "compiled_sums", "decay", "dot", "inlined", "kept_on_disk"]
 
 # Products and sums may become one operation; nothing else is rearranged, and NaN and infinity keep their meaning.
 OPTIONS: dict[str, Any] = {"fastmath": {"contract", "nsz"}, "error_model": "numpy", "nogil": True}
@@ -48,6 +48,16 @@ def kept_on_disk(function: Callable[..., Any]) -> Callable[..., Any]:
         return njit(cache=True, **OPTIONS)(function)
     except RuntimeError:
         return njit(**OPTIONS)(function)
+
+
+@compiled_sums
+@no_type_check
+def dot(a, b):
+    """Σ a_i b_i over as many entries as the first one has."""
+    total = a.dtype.type(0)
+    for i in range(a.shape[0]):
+        total += a[i] * b[i]
+    return total
 
 
 def decay(r: float) -> float:

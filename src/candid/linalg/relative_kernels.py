@@ -11,7 +11,7 @@ from typing import no_type_check
 
 import numpy as np
 
-from candid.linalg.machine_code import compiled, compiled_sums, kept_on_disk
+from candid.linalg.machine_code import compiled, dot, kept_on_disk
 from candid.linalg.machine_products import (
     multiply_part,
     pack_lower,
@@ -31,18 +31,9 @@ def turn_vectors(whiteners, others, vectors, results):
     product = np.empty(size, vectors.dtype)
     for gp in range(vectors.shape[0]):
         for i in range(size):
-            product[i] = _sum_of_products(others[gp, i, : i + 1], vectors[gp])
+            product[i] = dot(others[gp, i, : i + 1], vectors[gp])
         for i in range(size):
-            results[gp, i] = _sum_of_products(whiteners[gp, i, : i + 1], product)
-
-
-@compiled_sums
-@no_type_check
-def _sum_of_products(row, vector):
-    total = row.dtype.type(0)
-    for j in range(row.shape[0]):
-        total += row[j] * vector[j]
-    return total
+            results[gp, i] = dot(whiteners[gp, i, : i + 1], product)
 
 
 @kept_on_disk
