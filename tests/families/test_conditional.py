@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import copy
+import gc
+import weakref
 
 import pytest
 import torch
 
-from candid.families import Conditional, block_inputs, decoupled_kernel, make_mean
+from candid.families import Conditional, block_inputs, blockwise_omega, blockwise_pair, decoupled_kernel, make_mean
 from candid.kernels import Deep, Network, make_kernel, make_network, networks_in
-from candid.linalg import NotPositiveDefinite, without_machine_code
+from candid.linalg import NotPositiveDefinite, relative_divergence, without_machine_code
 from candid.linalg.crew import crew
 from candid.linalg.crew_cholesky import Bordered
+from candid.linalg.relative_divergence import RelativeDivergence
 from candid.marginal import Batch
 from candid.parameters import hyperparameters
 from candid.weights import WEIGHTS
@@ -377,15 +380,61 @@ def test_blocks_of_rows_are_all_rows(weights, kernel, omega, size, small_blocks,
     all_close(found, expected, rtol=1e-6, atol=1e-8)
 
 
-def test_blocks_are_for_crews_and_machine_code(small_blocks, ways):
+@pytest.mark.parametrize("with_omega", [True, False], ids=["Ω", "no Ω"])
+def test_blocks_are_for_crews_and_machine_code(with_omega, small_blocks, ways):
     rows = random_rows(25, seed=31)
-    problem = conditional_problem(rows, n_points=6, seed=32)
+    problem = conditional_problem(rows, n_points=6, seed=32, with_omega=with_omega)
     problem.loss(rows.whole())
     with crew(2), without_machine_code():
         problem.loss(rows.whole())
     with crew(2):
         problem.loss(rows.whole())
     assert ways == ["_evaluate_whole", "_evaluate_whole", "_evaluate_in_blocks"]
+
+
+def test_more_features_than_machine_code_takes(small_blocks, ways):
+    rows = random_rows(40, n_features=33, seed=43)
+    with crew(2):
+        problem = conditional_problem(rows, points=rows.x[:6].clone()[None], jitter=1e-6, seed=44, with_omega=False)
+        problem.loss(rows.whole()).backward()
+    assert ways == ["_evaluate_whole"]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+def test_nothing_is_kept_for_longer_than_it_is_needed(size, small_blocks, monkeypatch):
+    """What is as long as a batch not after its gradients, though the loss is; and the rest not after the loss."""
+    rows, made = random_rows(60, seed=45), []
+    for kind in (blockwise_pair._Kernel, RelativeDivergence):
+        begin = kind.__init__
+        monkeypatch.setattr(
+            kind, "__init__", lambda own, *given, begin=begin: made.append(weakref.ref(own)) or begin(own, *given)
+        )
+    problem = conditional_problem(rows, n_points=6, seed=46)
+    gc.disable()
+    try:
+        with crew(size):
+            loss = problem.loss(rows.whole())
+            loss.backward()
+        kernels = [kept() for kept in made if isinstance(kept(), blockwise_pair._Kernel)]
+        assert len(kernels) == 2
+        assert not any(hasattr(kernel, name) for kernel in kernels for name in ("kept", "pull", "sums", "total"))
+        del loss, kernels
+        assert [kept() for kept in made] == [None] * 3
+    finally:
+        gc.enable()
+
+
+def test_gradients_are_not_begun_if_nobody_wants_them(small_blocks, monkeypatch):
+    rows = random_rows(40, seed=47)
+    problem, begun = conditional_problem(rows, n_points=6, seed=48), []
+    for room in (relative_divergence, blockwise_omega):
+        monkeypatch.setattr(room, "meanwhile", lambda work: begun.append(work) or work)
+    with crew(2):
+        with torch.no_grad():
+            problem.loss(rows.whole())
+        assert not begun
+        problem.loss(rows.whole()).backward()
+    assert len(begun) == 2
 
 
 @pytest.mark.parametrize("n_rows", [200, 211])
@@ -441,7 +490,7 @@ def test_blocks_of_several_chains(small_blocks, ways, draw):
 
 @pytest.mark.parametrize("failures", [1, 2])
 def test_where_rounding_leaves_no_covariance_the_floor_is_raised(failures, small_blocks, monkeypatch):
-    """To what the careful way finds; and if that is not enough for us, further."""
+    """Tenfold, each time."""
     rows = random_rows(25, seed=39)
     problem = conditional_problem(rows, n_points=6, seed=40)
     factorise, calls = Bordered.factorise, []
@@ -453,7 +502,7 @@ def test_where_rounding_leaves_no_covariance_the_floor_is_raised(failures, small
     monkeypatch.setattr(Bordered, "factorise", fail_first)
     with crew(2), torch.no_grad():
         found = problem.family.evaluate(rows.whole()).penalties["omega"]
-    problem.family.omega_floor *= 10.0 ** (failures - 1)
+    problem.family.omega_floor *= 10.0**failures
     expected = problem.family.evaluate(rows.whole()).penalties["omega"].detach()
     torch.testing.assert_close(found, expected)
 

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
+from textwrap import dedent
 
 import pytest
 import scipy.linalg  # noqa: F401
@@ -188,9 +191,10 @@ def test_what_is_done_meanwhile_is_done_once(size):
 
 
 def test_somebody_else_does_it_while_the_caller_goes_on():
-    may_end = threading.Event()
+    begun, may_end = threading.Event(), threading.Event()
     with crew(2):
-        result = meanwhile(lambda: may_end.wait(30) and threading.current_thread())
+        result = meanwhile(lambda: begun.set() or (may_end.wait(30) and threading.current_thread()))
+        assert begun.wait(30)
         may_end.set()
         assert result() is not threading.current_thread()
 
@@ -203,5 +207,28 @@ def test_an_error_meanwhile_comes_out_with_the_result(size):
     with crew(size):
         result = meanwhile(fail)
         assert len(share_out(lambda run: None, size)) == size
-        with pytest.raises(KeyError, match="meanwhile"):
-            result()
+        for _ in range(2):
+            with pytest.raises(KeyError, match="meanwhile"):
+                result()
+
+
+def test_what_nobody_has_begun_with_is_done_by_who_asks_for_it():
+    may_end, first = threading.Event(), threading.Event()
+    with crew(2):
+        busy = meanwhile(lambda: first.set() or may_end.wait(30))
+        assert first.wait(30)
+        assert meanwhile(threading.current_thread)() is threading.current_thread()
+        may_end.set()
+        assert busy()
+
+
+def test_an_interpreter_that_ends_waits_for_what_is_done_meanwhile():
+    """A thread that torch is at work in must not be cut off."""
+    script = """
+        import time
+        from candid.linalg.crew import crew, meanwhile
+        with crew(2):
+            meanwhile(lambda: time.sleep(0.5) or print("done"))
+    """
+    ran = subprocess.run([sys.executable, "-c", dedent(script)], capture_output=True, text=True, timeout=120)
+    assert (ran.returncode, ran.stdout.split()) == (0, ["done"]), ran.stderr

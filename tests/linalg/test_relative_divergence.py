@@ -59,12 +59,11 @@ def found(parts, size):
         work = RelativeDivergence(torch.linalg.inv(factors[0]).tril(), loose, mean, root)
         each_member(work.turn)
         value = work.value()
-        for _ in range(2):
-            # Nothing happens the second time.
-            work.begin()
+        begun = work.begin()
         each_member(work.pull_back_turn)
         each_member(work.pull_back_root)
-        gradients = work.gradients()
+        begun()
+    gradients = work.gradients
     bars = []
     for bar, factor in zip((gradients.frame, gradients.other_frame), factors, strict=True):
         inverse, below = torch.linalg.inv(factor), bar.tril(-1)

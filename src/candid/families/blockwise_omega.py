@@ -16,6 +16,8 @@ of which the last terms of Ψ̄ are those of T. None of these products is with t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
@@ -53,7 +55,8 @@ def blockwise_omega(
     rows = x.expand(*inputs.batch, *x.shape)
     own = BlockInputs.scale(inputs.profile, x[:0], rows, lengthscale)
     frames = of_covariance.frame, of_mean.frame, of_covariance.cross, of_mean.cross
-    return _Omega.apply(own, fixed, floor, columns, *frames, x, lengthscale)  # pyright: ignore[reportReturnType]
+    how = floor, torch.is_grad_enabled()
+    return _Omega.apply(own, fixed, how, columns, *frames, x, lengthscale)  # pyright: ignore[reportReturnType]
 
 
 class _Given(NamedTuple):
@@ -77,36 +80,44 @@ class _Gradients(NamedTuple):
 
 class _Omega(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx, inputs: BlockInputs, fixed, floor: float, columns, frame, other_frame, cross, other_cross, x, lengthscale
-    ):
-        assert isinstance(inputs.blocks, CompiledBlocks)
-        each = zip(*fixed, columns.detach().flatten(0, -3), strict=True)
-        ctx.inputs, ctx.gps = inputs, [_OneGP(inputs.blocks, gp, _Given(*given)) for gp, given in enumerate(each)]
+    def forward(ctx, inputs: BlockInputs, fixed, how, columns, frame, other_frame, cross, other_cross, x, lengthscale):
+        floor, with_gradients = how
+        gps = _each(inputs, fixed, columns)
+        omegas, kept = zip(*(gp.evaluate(floor) for gp in gps), strict=True)
+        ctx.inputs, ctx.n_fixed = inputs, len(fixed)
         ctx.shapes = [part.shape for part in (columns, frame, other_frame, cross, other_cross)]
-        omegas = torch.stack([gp.evaluate(floor) for gp in ctx.gps])
         # Somebody may begin with gradients of the first GP while the rest of the objective is evaluated.
-        ctx.first = meanwhile(ctx.gps[0].turn_back) if any(ctx.needs_input_grad) else None
-        # Some of them only to notice if somebody has changed them.
-        ctx.save_for_backward(x, columns, lengthscale)
-        return inputs.unfold(omegas)
+        begins = with_gradients and any(ctx.needs_input_grad)
+        ctx.first = meanwhile(partial(gps[0].turn_back, kept[0])) if begins else None
+        ctx.save_for_backward(x, columns, lengthscale, *fixed, *chain(*kept))
+        return inputs.unfold(torch.stack(omegas))
 
     @staticmethod
     @first_order
     def backward(ctx, grad: Tensor):  # pyright: ignore[reportIncompatibleMethodOverride]
-        (x, _, lengthscale), inputs, others = ctx.saved_tensors, ctx.inputs, ctx.gps[1:]
-        total = inputs.blocks.zeros(of_rows=False)
-        backs = chain(*share_out(lambda run: [gp.turn_back() for gp in others[run]], len(others)))
-        bars = []
-        for gp, back, g in zip(ctx.gps, (ctx.first(), *backs), grad.flatten().tolist(), strict=True):
-            bars.append(gp.pull_back(back, g))
-            gp.pull_back_rows(g, total)
+        (x, columns, lengthscale, *others), inputs = ctx.saved_tensors, ctx.inputs
+        fixed, parts = others[: ctx.n_fixed], others[ctx.n_fixed :]
+        gps, kept = _each(inputs, fixed, columns), [_Kept(*own) for own in zip(*[iter(parts)] * 3, strict=True)]
+        pairs = list(zip(gps, kept, strict=True))
+        backs = share_out(lambda run: [gp.turn_back(own) for gp, own in pairs[1:][run]], len(pairs) - 1)
+        total, bars = inputs.blocks.zeros(of_rows=False), []
+        for (gp, own), back, g in zip(pairs, (ctx.first(), *chain(*backs)), grad.flatten().tolist(), strict=True):
+            bars.append(gp.pull_back(own, back, g))
+            gp.pull_back_rows(own, g, total)
         of_parts = (
             joined([part.unsqueeze(0) for part in parts]).view(shape)
             for parts, shape in zip(zip(*bars, strict=True), ctx.shapes, strict=True)
         )
         _, x_bar, lengthscale_bar = inputs.gradients(total, lengthscale)
         return None, None, None, *of_parts, x_bar.sum_to_size(x.shape), lengthscale_bar
+
+
+class _Kept(NamedTuple):
+    """What gradients need besides."""
+
+    turned: Tensor  # d
+    solved: Tensor  # Y
+    slopes: Tensor  # of K_xx, as panels
 
 
 class _TurnedBack(NamedTuple):
@@ -121,58 +132,59 @@ class _TurnedBack(NamedTuple):
 
 
 class _OneGP:
-    """Ω of one GP: first its value, then its gradients."""
+    """Ω of one GP, and its gradients."""
 
     def __init__(self, blocks: CompiledBlocks, number: int, given: _Given) -> None:
         self._number, self._given, self._kernel = number, given, blocks.number
         self._blocks, self._rows, self._columns = blocks, blocks.points[number], blocks.own_columns[number]
 
-    def evaluate(self, floor: float) -> Tensor:
-        """Ω."""
+    def evaluate(self, floor: float) -> tuple[Tensor, _Kept]:
+        """Ω, and what is to be kept."""
         given = self._given
-        self._turned = loose_lower_times(given.whitener, loose_lower_times(given.other_lower, given.columns))
+        turned = loose_lower_times(given.whitener, loose_lower_times(given.other_lower, given.columns))
 
         def apart(run: slice) -> Tensor:
             rows = product_of(given.columns.mT, given.other_features[:, run])
-            return add_product(rows, self._turned.mT, given.features[:, run], alpha=-1.0)
+            return add_product(rows, turned.mT, given.features[:, run], alpha=-1.0)
 
         # V
         rows = torch.cat(share_out(apart, given.features.shape[-1]), -1)
         residual = Bordered(rows.shape[-1], len(rows))
         for level in floors(floor, rows.shape[-1]):
-            self._write_residual(residual, level)
+            slopes = self._write_residual(residual, level)
             residual.write_rows(rows)
             if (whitened := residual.factorise()) is not None:
                 omega = (0.5 * whitened.square().sum()).to(rows)
-                self._solved = residual.solved(rows.dtype)
-                return omega
+                return omega, _Kept(turned, residual.solved(rows.dtype), slopes)
         # There is none with any floor: let others say why.
         gram, _ = self._blocks.gram(slice(self._number, self._number + 1))
         residual_factor(gram[0], given.features, floor)
         raise NotPositiveDefinite("what inducing points leave of the covariance of a batch could not be factorised")
 
-    def _write_residual(self, residual: Bordered, floor: float) -> None:
-        """C, and slopes of K_xx as panels."""
+    def _write_residual(self, residual: Bordered, floor: float) -> Tensor:
+        """C; what is returned are slopes of K_xx."""
         from candid.linalg.residual_kernels import column_panels, write_residual
 
         features = self._given.features
-        self._slopes = features.new_empty(*column_panels(features.shape[-1], features.element_size())).numpy()
-        given = self._kernel, self._rows, self._columns, floor, features.numpy(), residual.panels.numpy(), self._slopes
+        slopes = features.new_empty(*column_panels(features.shape[-1], features.element_size()))
+        arrays = [part.numpy() for part in (features, residual.panels, slopes)]
+        given = self._kernel, self._rows, self._columns, floor, *arrays
         each_member(lambda *member: write_residual(*given, *member))
+        return slopes
 
-    def turn_back(self) -> _TurnedBack:
+    def turn_back(self, kept: _Kept) -> _TurnedBack:
         """What does not depend on the gradient of Ω."""
         features, other_features, whitener, other_whitener, other_lower, columns = self._given
-        seen, other_seen = (product_of(part, self._solved.mT) for part in (features, other_features))
-        back = loose_lower_times(whitener, torch.cat([seen, self._turned], -1), transposed=True)
+        seen, other_seen = (product_of(part, kept.solved.mT) for part in (features, other_features))
+        back = loose_lower_times(whitener, torch.cat([seen, kept.turned], -1), transposed=True)
         seen_back, turned_back = back.chunk(2, -1)
         both_back = loose_lower_times(other_lower, seen_back, transposed=True)
         columns_back = loose_lower_times(other_whitener, columns, transposed=True)
         return _TurnedBack(seen, seen_back, turned_back, both_back, other_seen, columns_back)
 
-    def pull_back(self, back: _TurnedBack, g: float) -> _Gradients:
+    def pull_back(self, kept: _Kept, back: _TurnedBack, g: float) -> _Gradients:
         """Gradients for all but rows. Each kernel has a member: products are too small to be cut."""
-        columns, turned, weighted = self._given.columns, self._turned, g * self._solved
+        columns, turned, weighted = self._given.columns, kept.turned, g * kept.solved
         seen, seen_back, turned_back, both_back, other_seen, columns_back = back
 
         def pull_back_one(kernel: int) -> tuple[Tensor, Tensor]:
@@ -187,13 +199,13 @@ class _OneGP:
         (frame, cross), (other_frame, other_cross) = chain(*parts)
         return _Gradients(g * (other_seen - both_back), frame, other_frame, cross, other_cross)
 
-    def pull_back_rows(self, g: float, total: HalfGradients) -> None:
+    def pull_back_rows(self, kept: _Kept, g: float, total: HalfGradients) -> None:
         """Add what K̄_xx means for rows and lengthscales."""
         from candid.linalg.residual_kernels import pull_back_residual
 
         points = total.points[self._number]
         as_columns = torch.empty_like(points.mT)
-        given = self._rows, self._columns, self._slopes, self._solved.numpy(), g, as_columns.numpy()
+        given = self._rows, self._columns, kept.slopes.numpy(), kept.solved.numpy(), g, as_columns.numpy()
 
         def pull_back_some(member: int, members: int) -> HalfGradients:
             own = total.beside()
@@ -205,3 +217,10 @@ class _OneGP:
         for part in parts:
             total.add(part)
         points += as_columns.mT
+
+
+def _each(inputs: BlockInputs, fixed: Sequence[Tensor], columns: Tensor) -> list[_OneGP]:
+    blocks = inputs.blocks
+    assert isinstance(blocks, CompiledBlocks)
+    each = zip(*fixed, columns.detach().flatten(0, -3), strict=True)
+    return [_OneGP(blocks, gp, _Given(*given)) for gp, given in enumerate(each)]

@@ -11,7 +11,7 @@ that triangle. And what else is made of features A goes through Ψ and k(Z, x): 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -70,7 +70,8 @@ def paired_moments(
     flat = mean.detach().flatten(0, last), None if root is None else root.detach().flatten(0, last)
     work = RelativeDivergence(factors[0].inverse, factors[1].lower, *flat)
     given = [part for own in pair for part in (own.rows, own.points, own.prepared.lengthscale)]
-    results = _Pair.apply([own.prepared for own in pair], work, flat, with_features, mean, root, *given)
+    how = with_features, torch.is_grad_enabled()
+    results = _Pair.apply([own.prepared for own in pair], work, flat, how, mean, root, *given)
     *moments, frame, own_frame, cross, own_cross, features, own_features = results  # pyright: ignore[reportGeneralTypeIssues]
     latent, explained, spread, divergence = moments
     lower, whitener = (inputs.unfold(part) for part in (factors[0].lower, factors[0].inverse))
@@ -83,29 +84,35 @@ def paired_moments(
 class _Kernel:
     """One of the two kernels, with the shares of each member."""
 
-    def __init__(self, prepared: Prepared, mean: Tensor, root: Tensor | None, with_features: bool) -> None:
+    def __init__(self, prepared: Prepared, mean: Tensor, root: Tensor | None) -> None:
         self.inputs, self.slope = prepared.inputs, prepared.factors.slope
         self.lengthscale, blocks = prepared.lengthscale, prepared.inputs.blocks
         assert isinstance(blocks, CompiledBlocks)
         gps = GPs(prepared.factors.lower, prepared.factors.inverse, mean, root)
         self.passes, self.parts = StripPasses(gps, blocks), self.inputs.parts()
-        (n_gps, size, _), n_rows = self.slope.shape, blocks.columns.shape[-1]
-        self.moments = mean.new_zeros(3, n_gps, n_rows)
-        self.features = mean.new_empty(n_gps, size, n_rows if with_features else 0)
-        self.kept: list[tuple[Tensor, Tensor]] = []
+        self.moments = mean.new_zeros(3, len(self.slope), blocks.columns.shape[-1])
 
-    def evaluate(self, member: int, members: int) -> list[tuple[Tensor, Tensor]]:
-        """Moments of some rows, and what is to be kept of them."""
+    def room(self, with_features: bool) -> Tensor:
+        """For A, which has no columns if nobody wants it."""
+        return self.slope.new_empty(*self.slope.shape[:-1], self.moments.shape[-1] if with_features else 0)
+
+    def evaluate(self, features: Tensor, member: int, members: int) -> list[tuple[Tensor, Tensor]]:
+        """Moments of some rows, perhaps their ``features``, and what is to be kept of them."""
         kept = []
         for gp, rows in self._own(self.parts, member, members):
             kept.append(self.passes.evaluate(gp, rows, self.moments))
-            if self.features.numel():
-                self.features[gp, :, rows] = kept[-1][0]
+            if features.numel():
+                features[gp, :, rows] = kept[-1][0]
         return kept
 
-    def begin(self, pull: Pull, of_rows: bool) -> None:
-        """Gradients."""
+    def begin(self, kept: Iterator[Tensor], pull: Pull, of_rows: bool) -> None:
+        """Gradients, with the next of what was kept."""
+        self.kept = [(next(kept), next(kept)) for _ in self.parts]
         self.pull, self.total = pull, self.inputs.blocks.zeros(of_rows)
+
+    def end(self) -> None:
+        """Keep nothing that is as long as the batch."""
+        del self.kept, self.pull, self.total, self.sums
 
     def pull_back(self, member: int, members: int) -> tuple[Sums, HalfGradients]:
         """What some rows contribute to sums and gradients."""
@@ -132,27 +139,30 @@ class _Kernel:
 class _Pair(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx, prepared, divergence, flat, with_features,
+        ctx, prepared, divergence, flat, how,
         mean, root, x, points, lengthscale, own_x, own_points, own_lengthscale,
     ):  # fmt: skip
         # Of the covariance, only what is explained is of interest.
-        (flat_mean, flat_root), unfold = flat, prepared[0].inputs.unfold
-        of_covariance = _Kernel(prepared[0], flat_mean[:, :0], None, with_features)
-        of_mean = _Kernel(prepared[1], flat_mean, flat_root, with_features)
-        own, others, _ = each_member(of_covariance.evaluate, of_mean.evaluate, divergence.turn)
-        if any(ctx.needs_input_grad):
-            divergence.begin()
-        for kernel, results in ((of_covariance, own), (of_mean, others)):
-            kernel.kept = [kept for some in results for kept in some]
-        ctx.kernels, ctx.divergence = (of_covariance, of_mean), divergence
-        # Only to notice if somebody has changed them.
-        ctx.save_for_backward(mean, root, x, points, lengthscale, own_x, own_points, own_lengthscale)
+        (flat_mean, flat_root), (with_features, with_gradients), unfold = flat, how, prepared[0].inputs.unfold
+        kernels = of_covariance, of_mean = (
+            _Kernel(prepared[0], flat_mean[:, :0], None),
+            _Kernel(prepared[1], flat_mean, flat_root),
+        )
+        features = [kernel.room(with_features) for kernel in kernels]
+        passes = (partial(kernel.evaluate, room) for kernel, room in zip(kernels, features, strict=True))
+        *results, _ = each_member(*passes, divergence.turn)
+        ctx.begun = divergence.begin() if with_gradients and any(ctx.needs_input_grad) else None
+        ctx.kernels, ctx.divergence = kernels, divergence
+        # Kernel, points and weights only to notice if somebody has changed them.
+        learned = mean, root, x, points, lengthscale, own_x, own_points, own_lengthscale
+        kept = (part for of_kernel in results for of_member in of_kernel for pair in of_member for part in pair)
+        ctx.save_for_backward(*learned, *kept)
         ctx.set_materialize_grads(False)
         # Nobody reads Ψ or k(Z, x): a single number stands for all of their entries.
         one, square = flat_mean.new_ones(1, 1, 1), of_mean.slope.shape
         frames = [unfold(one.expand(square)) for _ in range(2)]
         crosses = [unfold(one.expand(*square[:-1], len(x))) for _ in range(2)]
-        features = [unfold(kernel.features) for kernel in ctx.kernels]
+        features = [unfold(of_kernel) for of_kernel in features]
         ctx.mark_non_differentiable(*features)
         moments = of_mean.moments[0], of_covariance.moments[1], of_mean.moments[2]
         return *map(unfold, moments), unfold(divergence.value()), *frames, *crosses, *features
@@ -162,20 +172,21 @@ class _Pair(torch.autograd.Function):
     def backward(  # pyright: ignore[reportIncompatibleMethodOverride]
         ctx, of_latent, of_explained, of_spread, of_divergence, frame, own_frame, cross, own_cross, *_
     ):
-        (mean, root, *_), (of_covariance, of_mean), divergence = ctx.saved_tensors, ctx.kernels, ctx.divergence
+        (mean, root, *_), kept = ctx.saved_tensors[:8], iter(ctx.saved_tensors[8:])
+        (of_covariance, of_mean), divergence = ctx.kernels, ctx.divergence
         n_gps, n_rows = of_mean.moments.shape[1:]
         zero = mean.new_zeros(n_gps, n_rows)
         of_latent, of_explained, of_spread = (
             zero if grad is None else grad.reshape(n_gps, n_rows) for grad in (of_latent, of_explained, of_spread)
         )
         cross, own_cross = (None if grad is None else grad.reshape(n_gps, -1, n_rows) for grad in (cross, own_cross))
-        of_covariance.begin(of_covariance.passes.pull(zero, of_explained, zero, cross), ctx.needs_input_grad[6])
-        of_mean.begin(of_mean.passes.pull(of_latent, None, of_spread, own_cross), ctx.needs_input_grad[9])
-        divergence.begin()
+        of_covariance.begin(kept, of_covariance.passes.pull(zero, of_explained, zero, cross), ctx.needs_input_grad[6])
+        of_mean.begin(kept, of_mean.passes.pull(of_latent, None, of_spread, own_cross), ctx.needs_input_grad[9])
 
         each_member(of_mean.passes.turning(of_mean.pull), divergence.pull_back_turn)
         _, *sums = each_member(divergence.pull_back_root, of_covariance.pull_back, of_mean.pull_back)
-        bars, kernels = divergence.gradients(), (of_covariance, of_mean)
+        ctx.begun()
+        bars, kernels = divergence.gradients, (of_covariance, of_mean)
         weight = mean.new_zeros(n_gps) if of_divergence is None else of_divergence.reshape(n_gps)
         more = _weighted(bars.frame, weight, frame), _weighted(bars.other_frame, weight, own_frame)
         of_root = None if root is None else bars.root
@@ -191,6 +202,8 @@ class _Pair(torch.autograd.Function):
         mean_bar = torch.addcmul(of_mean.sums.mean_bar, weight.unsqueeze(-1), bars.mean)
         root_bar = None if root is None else points[1].root_bar.view(root.shape)
         of_kernels = [bar for kernel in kernels for bar in kernel.inputs.gradients(kernel.total, kernel.lengthscale)]
+        for kernel in kernels:
+            kernel.end()
         return None, None, None, None, mean_bar.view(mean.shape), root_bar, *of_kernels
 
 

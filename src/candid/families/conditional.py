@@ -174,11 +174,10 @@ class Conditional(Sparse):
     def evaluate(self, batch: Batch) -> Evaluation:
         seen, of_mean = (self._seen(kernel, batch) for kernel in (self.kernel.unit, self.mean_kernel))
         in_blocks = all(pays(own.unit, self.weights, own.rows, own.points) for own in (seen, of_mean))
-        # Only crews have a way to Ω from there.
-        possible = not self.with_omega or (crew_size() > 0 and in_machine_code(seen.unit, seen.points))
-        evaluate = (
-            self._evaluate_in_blocks if self.whiten == "mean" and in_blocks and possible else self._evaluate_whole
-        )
+        by_crew = crew_size() > 0 and all(in_machine_code(own.unit, own.points) for own in (seen, of_mean))
+        evaluate = self._evaluate_whole
+        if self.whiten == "mean" and in_blocks and by_crew:
+            evaluate = self._evaluate_in_blocks
         return evaluate(batch, seen, of_mean)
 
     def _seen(self, kernel: Kernel, batch: Batch) -> _Seen:

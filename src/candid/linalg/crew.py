@@ -11,6 +11,7 @@ there is nothing to do.
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -85,15 +86,18 @@ def each_member(*tasks: Callable[[int, int], Any]) -> list[tuple[Any, ...]]:
 def meanwhile(work: Callable[[], T]) -> Callable[[], T]:
     """Let another member begin with ``work``; whoever calls what is returned gets the result, once there is one.
 
-    It is next to what that member does already, and before what comes later. In a crew of one it is done when the
-    result is asked for.
+    It is next to what that member does already, and before what comes later. If nobody has begun with it, as in a crew
+    of one, it is done when the result is asked for.
     """
-    size = crew_size()
-    task = _task(lambda run: work(), slice(0))
-    if size <= 1:
-        return cache(task)
-    begun = _members(size - 1, os.getpid()).begin(task)
-    return cache(lambda: _result(begun.end()))
+    begun, size = _Begun(_task(lambda run: work(), slice(0))), crew_size()
+    if size > 1:
+        _members(size - 1, os.getpid()).begin(begun)
+
+    def result() -> T:
+        begun.do()
+        return _result(begun.end())
+
+    return result
 
 
 def _task(work: Callable[[slice], T], run: slice) -> Callable[[], T]:
@@ -125,7 +129,9 @@ class _Members:
     def work(self, first: Callable[[], T], others: Sequence[Callable[[], T]]) -> list[T]:
         """What all of them return, ``first`` in this thread. Nobody goes on writing once this is over."""
         try:
-            begun = [member.begin(task) for member, task in zip(self._members, others, strict=True)]
+            begun = [_Begun(task) for task in others]
+            for member, task in zip(self._members, begun, strict=True):
+                member.begin(task)
             outcomes = [_outcome(first), *(task.end() for task in begun)]
         except BaseException:
             # Interrupted while somebody was at work, who would hand in late what nobody waits for: others take over.
@@ -133,19 +139,20 @@ class _Members:
             raise
         return [_result(outcome) for outcome in outcomes]
 
-    def begin(self, task: Callable[[], T]) -> _Begun[T]:
+    def begin(self, begun: _Begun[Any]) -> None:
         """Let one of them do that, next to what it does already."""
-        return self._members[0].begin(task)
+        self._members[0].begin(begun)
 
-    def leave(self) -> None:
-        """Once their tasks at hand are done."""
+    def leave(self) -> list[Thread]:
+        """Once their tasks at hand are done, which these threads are still at."""
         _dismiss(self)
         for member in self._members:
             member.leave()
+        return [member.thread for member in self._members]
 
 
 class _Begun(Generic[T]):
-    """What somebody has been given to do.
+    """What is to be done by somebody, once.
 
     Handing it over by a lock takes half of the time that it takes an executor, which counts where steps are short.
     """
@@ -153,30 +160,32 @@ class _Begun(Generic[T]):
     def __init__(self, task: Callable[[], T]) -> None:
         self._task: Callable[[], T] | None = task
         self._outcome: tuple[Any, BaseException | None] = None, None
-        self._ended = Lock()
+        self._untouched, self._ended = Lock(), Lock()
         self._ended.acquire()
 
     def do(self) -> None:
+        """Nothing happens if somebody has begun already."""
+        if not self._untouched.acquire(blocking=False):
+            return
         assert self._task is not None
         # What a task refers to is not kept any longer.
         self._outcome, self._task = _outcome(self._task), None
         self._ended.release()
 
     def end(self) -> tuple[Any, BaseException | None]:
-        """The outcome, once there is one."""
-        self._ended.acquire()
-        return self._outcome
+        """The outcome, once there is one; anybody may ask, and again."""
+        with self._ended:
+            return self._outcome
 
 
 class _Member:
     def __init__(self) -> None:
         self._begun: SimpleQueue[_Begun[Any] | None] = SimpleQueue()
-        Thread(target=self._live, name="candid", daemon=True).start()
+        self.thread = Thread(target=self._live, name="candid", daemon=True)
+        self.thread.start()
 
-    def begin(self, task: Callable[[], T]) -> _Begun[T]:
-        begun = _Begun(task)
+    def begin(self, begun: _Begun[Any]) -> None:
         self._begun.put(begun)
-        return begun
 
     def leave(self) -> None:
         self._begun.put(None)
@@ -216,6 +225,14 @@ def _dismiss(members: _Members) -> None:
     for key, own in list(_crews.items()):
         if own is members:
             _crews.pop(key, None)
+
+
+@atexit.register
+def _leave() -> None:
+    """Nobody is at work any more when the interpreter goes."""
+    crews = [members for (_, process), members in _crews.items() if process == os.getpid()]
+    for thread in [thread for members in crews for thread in members.leave()]:
+        thread.join()
 
 
 @cache

@@ -227,7 +227,7 @@ def solve_lower(solver, x, first, count, out, at):
 @compiled
 @no_type_check
 def multiply_lower(factor, x, first, count, out, at, lower_half):
-    """The same for columns of a lower triangle X, panel by panel: what is above the diagonal of these is zero.
+    """:func:`multiply` for columns of a lower triangle X, panel by panel: what is above the diagonal of these is zero.
 
     Perhaps only the ``lower_half`` of the product, too, is of interest. ``first`` is a row with which a tile starts.
     """

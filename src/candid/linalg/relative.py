@@ -264,9 +264,9 @@ def residual_factor(gram: Float[Tensor, "*batch n n"], features: Float[Tensor, "
 
 def floors(floor: float, n: int) -> Iterator[float]:
     """Those that :func:`residual_factor` tries for a matrix of that size."""
-    while floor <= LARGEST_ERROR * n:
+    yield floor
+    while (floor := max(GROWTH * floor, 10 * torch.finfo(torch.float64).eps)) <= LARGEST_ERROR * n:
         yield floor
-        floor = max(GROWTH * floor, 10 * torch.finfo(torch.float64).eps)
 
 
 class _ResidualSquares(torch.autograd.Function):

@@ -41,7 +41,8 @@ class RelativeDivergence:
 
     What is above the diagonals of J and R is not read. All members do their shares of :meth:`turn` before the
     :meth:`value` is asked for. After :meth:`begin` somebody is at work on the gradients of the first GP; members do
-    their shares of :meth:`pull_back_turn`, and then of :meth:`pull_back_root`, for all others.
+    their shares of :meth:`pull_back_turn`, and then of :meth:`pull_back_root`, for all others. Whoever wants the
+    :attr:`gradients` waits for both.
     """
 
     def __init__(
@@ -56,7 +57,6 @@ class RelativeDivergence:
         self._root = None if root is None else root.contiguous()
         self._turned_root = None if root is None else torch.empty_like(self._root)  # pyright: ignore[reportArgumentType]
         self._turned, self._mean_bar = torch.empty_like(mean), torch.empty_like(mean)
-        self._first: Callable[[], None] | None = None
 
     def turn(self, member: int, members: int) -> None:
         """R', and m' and m̄, which are the first member's."""
@@ -76,13 +76,11 @@ class RelativeDivergence:
         log_det = sum(part.diagonal(dim1=-2, dim2=-1).log().sum(-1) for part in (self._whitener, self._other))
         return 0.5 * (self._turned.square().sum(-1) + self._mean.shape[-1] * math.log(2 * math.pi)) - log_det
 
-    def begin(self) -> None:
-        """Gradients; nothing happens if they have begun already."""
-        if self._first is not None:
-            return
+    def begin(self) -> Callable[[], None]:
+        """Gradients; what is returned waits for the first GP's."""
         self._of_frame, self._of_other = (torch.empty_like(self._whitener) for _ in range(2))
         self._of_root = None if self._root is None else torch.empty_like(self._root)
-        self._first = meanwhile(self._begin)
+        return meanwhile(self._begin)
 
     def _begin(self) -> None:
         if self._root is None:
@@ -115,10 +113,9 @@ class RelativeDivergence:
             given = self._of_root, self._root, self._mean, self._mean_bar, self._of_other
             _for_columns(pull_back_root, member, members, *(part[gps] for part in given))
 
+    @property
     def gradients(self) -> Gradients:
-        """All of them, once all have done their shares."""
-        assert self._first is not None
-        self._first()
+        """All of them."""
         return Gradients(self._of_frame, self._of_other, self._mean_bar, self._of_root)
 
 
