@@ -222,6 +222,14 @@ def test_what_nobody_has_begun_with_is_done_by_who_asks_for_it():
         assert busy()
 
 
+@pytest.mark.parametrize("size", [None, 1])
+def test_who_does_it_after_the_crew_has_as_many_threads_as_before(size):
+    with crew(size):
+        result = meanwhile(torch.get_num_threads)
+    assert result() == 1
+    assert torch.get_num_threads() == 3
+
+
 def test_an_interpreter_that_ends_waits_for_what_is_done_meanwhile():
     """A thread that torch is at work in must not be cut off."""
     script = """

@@ -94,7 +94,10 @@ def meanwhile(work: Callable[[], T]) -> Callable[[], T]:
         _members(size - 1, os.getpid()).begin(begun)
 
     def result() -> T:
+        before = torch.get_num_threads()
         begun.do()
+        # A member's operations have one thread; those of who does it in a member's place have as many as before.
+        torch.set_num_threads(before)
         return _result(begun.end())
 
     return result
